@@ -24,7 +24,7 @@ BUDGET = {
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
     # 135 more: an encoder in a loop of one's own.
     # 445 more: image models of transformers. 280 more: several layers in one pass.
-    "images": 6990,  # to become 5,300
+    "images": 7020,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
     "text": 6345,  # to become 5,900
     # 30 lines more: heads of other packages.
@@ -48,7 +48,7 @@ BUDGET = {
     # 145 lines more: an encoder in a loop of one's own, heads as modules, search by a vector.
     # 395 lines more: a guest package, with and without it.
     # 255 lines more: models of transformers against the library.
-    "tests": 42980,  # to become 27,000
+    "tests": 42997,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -11,6 +11,7 @@ from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.recipes.layers import POOLS, LayerName, layout_of
 from pipeline.images.recipes.schema import Preprocessing, Recipe, RecipeError
 from pipeline.images.tap import TappedNetwork, first_tensor
+from pipeline.store.errors import PipelineError
 
 __all__ = ["at_layer", "layer_outputs", "preprocessed"]
 
@@ -27,8 +28,11 @@ def preprocessed(recipe: Recipe, preprocess: Preprocessing, backbone: Backbone) 
     )  # fmt: skip
     if way.crop.size == recipe.crop.size:
         return changed
-    layout = backbone.layout(_output_shape(changed, backbone))
-    shape, axes = layout.row(recipe.pool)
+    try:
+        shape, axes = backbone.layout(_output_shape(changed, backbone)).row(recipe.pool)
+    except RecipeError as error:
+        size = way.crop.size
+        raise RecipeError(f"{recipe.name} with crops of {size} pixels: {error}") from error
     return replace(changed, shape=shape, axes=axes)
 
 
@@ -74,8 +78,7 @@ def layer_outputs(recipe: Recipe, backbone: Backbone) -> Iterator[tuple[str, tup
     for name, layer in net.named_modules():
         if name:
             layer.register_forward_hook(lambda _, __, output, name=name: note(name, output))
-    with torch.inference_mode():
-        net(_crop(recipe))
+    _run(net, recipe)
     for name, shape in dict(seen).items():
         try:
             layout_of(shape)
@@ -87,8 +90,7 @@ def layer_outputs(recipe: Recipe, backbone: Backbone) -> Iterator[tuple[str, tup
 def _output_shape(recipe: Recipe, backbone: Backbone) -> tuple[int, ...]:
     """Return the shape of a recipe's tap for one crop."""
     tapped = TappedNetwork(_on_meta(backbone), backbone, recipe)
-    with torch.inference_mode():
-        output: Any = tapped(_crop(recipe))
+    output = _run(tapped, recipe)
     if not isinstance(output, Tensor):
         found = f"a {type(output).__name__}"
     elif len(output) != 1:
@@ -103,5 +105,18 @@ def _on_meta(backbone: Backbone) -> nn.Module:
     return backbone.outline().to("meta").eval()
 
 
-def _crop(recipe: Recipe) -> Tensor:
-    return torch.zeros((1, 3, recipe.crop.size, recipe.crop.size), device="meta")
+def _run(net: nn.Module, recipe: Recipe) -> Any:
+    """Return the output of a network on the meta device for one crop, without computing it."""
+    size = recipe.crop.size
+    try:
+        with torch.inference_mode():
+            return net(torch.zeros((1, 3, size, size), device="meta"))
+    except PipelineError:
+        raise
+    # A network of a library may refuse a size in any way.
+    except Exception as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise RecipeError(
+            f"the network cannot run on a crop of {size} x {size} pixels ({reason}); choose "
+            "another crop"
+        ) from error

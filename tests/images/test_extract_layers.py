@@ -164,6 +164,12 @@ def test_preprocessing_is_spelled_and_recorded(own: None, photos: Path, tmp_path
     stored = index.header.recipe
     assert resolved_like("own@0", stored).to_json() == changed.to_json()
     assert Preprocessing.spelled(recipe, crop="flip").crop == pipeline.Crop("flip", 16)
+    with pytest.raises(RecipeError, match="expected numbers above 0"):
+        Preprocessing.spelled(recipe, std=(0.2, 0.0, 0.2))
+    fixed = resolve_recipe("torchvision:vit_b_32")
+    small = Preprocessing.spelled(fixed, crop="192")
+    with pytest.raises(RecipeError, match=r"crops of 192 pixels: .*choose another crop"):
+        preprocessed(fixed, small, backbone_named(fixed.backbone))
     for text in ("big", "squash:", "-3"):
         with pytest.raises(RecipeError, match="the resize"):
             Preprocessing.spelled(recipe, text)

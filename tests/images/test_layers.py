@@ -122,6 +122,13 @@ def test_torchvision_has_the_transforms_of_its_weights() -> None:
         assert (list(recipe.normalise.mean), list(recipe.normalise.std)) == (way.mean, way.std)
 
 
+def test_a_network_that_is_not_built_without_data_is_built_and_emptied() -> None:
+    recipe = resolve_recipe("torchvision:regnet_y_400mf-pool@trunk_output.block2")
+    assert recipe.shape == (104,)
+    outline = backbone_named(recipe.backbone).outline()
+    assert all(weight.is_meta for weight in outline.parameters())
+
+
 def test_layers_are_listed_in_the_order_of_the_network() -> None:
     recipe = resolve_recipe("torchvision:resnet18")
     layers = dict(layer_outputs(recipe, backbone_named(recipe.backbone)))

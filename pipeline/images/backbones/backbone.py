@@ -45,8 +45,7 @@ class Backbone:
 
     def outline(self) -> nn.Module:
         """Return the network on the meta device, without allocated weights."""
-        with torch.device("meta"):
-            return self.build()
+        return outline_of(self.build)
 
     def filled(self, state: dict[str, Tensor]) -> nn.Module:
         """Return the network with the given weights, a complete state dict, without a copy."""
@@ -57,6 +56,16 @@ class Backbone:
             net = self.build()
             net.load_state_dict(state, assign=True)
         return net
+
+
+def outline_of(build: Callable[[], nn.Module]) -> nn.Module:
+    """Return the network that a function builds on the meta device, without allocated weights."""
+    try:
+        with torch.device("meta"):
+            return build()
+    # Some networks compute with numbers of tensors while they are built, as torchvision's RegNets.
+    except NotImplementedError:
+        return build().to("meta")
 
 
 class Library(NamedTuple):

@@ -9,10 +9,9 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from pipeline.images.backbones.backbone import Backbone, Library
+from pipeline.images.backbones.backbone import Backbone, Library, outline_of
 from pipeline.images.layer_recipes import at_layer
 from pipeline.images.recipes.layers import ROW_AXES, LayerName, layout_of
 from pipeline.images.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
@@ -93,8 +92,7 @@ def torchvision_backbone(name: str) -> Backbone:
         net.set_submodule(classifier, nn.Identity())
         return net
 
-    with torch.device("meta"):
-        classifier = _classifier(whole())
+    classifier = _classifier(outline_of(whole))
     tokens = {"class": 1} if model.startswith("vit_") else {}
     return Backbone(
         build,

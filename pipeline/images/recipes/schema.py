@@ -113,6 +113,11 @@ class Normalise:
     def __post_init__(self) -> None:
         """Raise on unsupported values."""
         _require_known(self)
+        if not all(value > 0 for value in (self.scale, *self.std)):
+            raise RecipeError(
+                f"the scale {self.scale} and the standard deviations {self.std} divide the values; "
+                "expected numbers above 0"
+            )
 
 
 @dataclass(frozen=True, slots=True)
