@@ -41,14 +41,16 @@ BUDGET = {
     "web": 4300,
     # 117 lines more: `pipeline init`, and params.yaml of other programs. 90 more: guests in lists,
     # and commands of their readers.
-    "stages": 5180,
+    # 81 more: an experiment in a file of its own.
+    "stages": 5261,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
     # 145 lines more: an encoder in a loop of one's own, heads as modules, search by a vector.
     # 395 lines more: a guest package, with and without it.
     # 255 lines more: models of transformers against the library.
-    "tests": 42997,  # to become 27,000
+    # 53 lines more: an experiment in a file of its own.
+    "tests": 43050,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -12,6 +12,7 @@ from pipeline.store.workers.place import Place
 from stages.command import COUNT, PATH, Command, option
 from stages.console import CONSOLE, OUTPUT, log_done
 from stages.experiment import experiment_options, project_of, require_made
+from stages.experiment_name import EXPERIMENT
 from stages.options import options_of
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@option("--experiment", "Experiment to embed.  [default: every experiment of params.yaml]")
+@option(
+    "--experiment", "Experiment to embed.  [default: every experiment of params.yaml]", EXPERIMENT
+)
 @experiment_options
 @option("--head", "Folder of the trained head.  [default: data/heads/DATASET/EXPERIMENT]", PATH)
 @option(

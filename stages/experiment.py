@@ -7,6 +7,7 @@ from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Selection
 from stages.command import PATH, add_options, option
+from stages.experiment_name import given_files
 from stages.options import option_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def project_of(dataset: Path | None) -> "tuple[Params, Layout]":
 
 def run_command(name: str, layout: Layout) -> str:
     """Return the command that computes all files of an experiment, for messages."""
-    return f"`pipeline run {unseeded(name)} --dataset {layout.dataset}`"
+    base, *recipe = unseeded(name).split("@", 1)
+    named = "@".join([str(given_files().get(base, base)), *recipe])
+    return f"`pipeline run {named} --dataset {layout.dataset}`"
 
 
 def require_made(path: Path, name: str, layout: Layout) -> None:

@@ -1,7 +1,7 @@
 """Schema and validation of params.yaml; no other module knows its keys."""
 
-from collections.abc import Mapping
-from dataclasses import Field, asdict, dataclass, field, fields, make_dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, asdict, dataclass, field, fields, make_dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -16,6 +16,7 @@ from pipeline.store.option_fields import name_of
 from pipeline.store.schema import SchemaError, convert
 from pipeline.store.wording import did_you_mean, nearest
 from stages.console import log_once
+from stages.experiment_name import given_files
 
 T = TypeVar("T")
 
@@ -166,8 +167,27 @@ class Params:
 
 
 def load_params() -> Params:
-    """Read params.yaml of this folder; the defaults replace a missing or another program's file."""
-    values = _read() if PARAMS_FILE.is_file() else {}
+    """Read params.yaml of this folder, and experiments in files of the command line.
+
+    The defaults replace a missing or another program's params.yaml.
+    """
+    given = {name: _entry_in(file) for name, file in given_files().items()}
+    params = _params_of_folder()
+    return replace(params, experiments={**params.experiments, **given}) if given else params
+
+
+def _entry_in(file: Path) -> ExperimentEntry:
+    """Read a file with one experiment, whose keys are those of an entry of params.yaml."""
+    if not file.is_file():
+        raise PipelineError(f"{file} not found; expected a YAML file with one experiment")
+    values, names = _read(file, "preset: vsepp"), [f.name for f in fields(ExperimentEntry)]
+    if others := [key for key in values if key not in names]:
+        raise PipelineError(f"{_unknown(file, others[0], names)}; known: {', '.join(names)}")
+    return _converted(file, values, ExperimentEntry)
+
+
+def _params_of_folder() -> Params:
+    values = _read(PARAMS_FILE) if PARAMS_FILE.is_file() else {}
     names = [f.name for f in fields(Params)]
     own = [key for key in values if key in names]
     others = [key for key in values if key not in names]
@@ -176,31 +196,39 @@ def load_params() -> Params:
         log_once(f"{PARAMS_FILE} is not used: it has keys of another program ({shown})")
         return Params()
     if others:
-        near = " or ".join(nearest(str(others[0]), names, most=2))
         raise PipelineError(
-            f"{PARAMS_FILE} has an unknown key {others[0]!r}{near and f' (did you mean {near}?)'} "
-            f"and is read as this program's because of {own[0]!r}; known: {', '.join(names)}. Keep "
-            "others in another file, or these in a new folder by `pipeline init` (docs/dvc.md)"
+            f"{_unknown(PARAMS_FILE, others[0], names)} and is read as this program's because of "
+            f"{own[0]!r}; known: {', '.join(names)}. Keep others in another file, or these in a "
+            "new folder by `pipeline init` (docs/dvc.md)"
         )
+    return _converted(PARAMS_FILE, _with_options(values), Params)
+
+
+def _unknown(file: Path, key: Any, names: Iterable[str]) -> str:
+    near = " or ".join(nearest(str(key), names, most=2))
+    return f"{file} has an unknown key {key!r}{near and f' (did you mean {near}?)'}"
+
+
+def _converted(file: Path, values: dict[Any, Any], kind: type[T]) -> T:
     try:
-        return convert(_with_options(values), Params)
+        return convert(values, kind)
     except SchemaError as error:
-        raise PipelineError(f"{PARAMS_FILE} is wrong at {error}") from error
+        raise PipelineError(f"{file} is wrong at {error}") from error
 
 
-def _read() -> dict[Any, Any]:
+def _read(file: Path, example: str = "seed: 0") -> dict[Any, Any]:
     try:
-        values = _parsed(PARAMS_FILE.read_text(encoding="utf-8"))
+        values = _parsed(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
-        raise PipelineError(f"{PARAMS_FILE} is not YAML: {' '.join(str(error).split())}") from error
+        raise PipelineError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict | None):
         raise PipelineError(
-            f"{PARAMS_FILE} is a {type(values).__name__}, expected a mapping such as `seed: 0`"
+            f"{file} is a {type(values).__name__}, expected a mapping such as `{example}`"
         )
     return values or {}
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _parsed(text: str) -> Any:
     """Return what a text of YAML holds, which nobody changes; a command reads it several times."""
     return yaml.safe_load(text)
@@ -224,7 +252,7 @@ def _apart(entry: Any, key: str) -> Any:
 def extract_defaults() -> dict[str, Any]:
     """Return the defaults of `pipeline extract` from this folder's params.yaml; {} if not ours."""
     try:
-        values = _read() if PARAMS_FILE.is_file() else {}
+        values = _read(PARAMS_FILE) if PARAMS_FILE.is_file() else {}
     except PipelineError:
         return {}
     if "image_features" not in values:

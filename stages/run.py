@@ -26,6 +26,7 @@ from stages.console import (
     log_done,
 )
 from stages.experiment import DATASET, LEAVE_OUT_FAILED, layout_of
+from stages.experiment_name import EXPERIMENT
 from stages.options import JSON
 from stages.training import SEEDS, SIZES, training_options
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.argument("names", nargs=-1, required=True, metavar="NAME...|all")
+@click.argument("names", nargs=-1, required=True, type=EXPERIMENT, metavar="NAME...|all")
 @DATASET
 @option(
     "--size",
@@ -75,10 +76,10 @@ def run(
     """Compute what is missing or outdated for some experiments, from features to recall tables.
 
     Names are experiments and ensembles of params.yaml, or published systems (`pipeline list
-    experiments`), which need no params.yaml. NAME@RECIPE is an experiment on other image features,
-    such as vsepp@resnet50-caffe-pool. `all` omits systems that need clips, a download, hours or
-    several networks. One process computes the files and bytes of the single commands. The same
-    command again resumes where it stopped.
+    experiments`) and YAML files with one experiment, which need no params.yaml. NAME@RECIPE is an
+    experiment on other image features, such as vsepp@resnet50-caffe-pool. `all` omits systems that
+    need clips, a download, hours or several networks. One process computes the files and bytes of
+    the single commands. The same command again resumes where it stopped.
 
     It also updates: after images, captions or options in params.yaml have changed, prepare the
     dataset again and repeat the command. It recomputes what depends on the change and keeps the
@@ -88,6 +89,7 @@ def run(
     \b
     Examples:
       pipeline run wang2016-cca ours --dataset data/mine
+      pipeline run mine.yaml --dataset data/mine
       pipeline run all --dataset data/flickr8k --dry-run
     """
     from stages.params import load_params

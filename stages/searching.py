@@ -11,12 +11,18 @@ import click
 from stages.command import PATH, add_options, option
 from stages.console import CONSOLE, printable
 from stages.experiment import DATASET, project_of, run_command
+from stages.experiment_name import EXPERIMENT
 
 SOURCES = ("embeddings", "head", "dataset", "encoder", "weights", "split")
 """Parameters of `source_options` besides the experiment."""
 
 source_options = add_options(
-    option("--experiment", "Experiment or ensemble of params.yaml, or a published system."),
+    option(
+        "--experiment",
+        "Experiment or ensemble of params.yaml, a published system, or a YAML file with one "
+        "experiment.",
+        EXPERIMENT,
+    ),
     option(
         "--embeddings",
         "Embedding file.  [default: data/search/DATASET/EXPERIMENT.h5; computed if missing]",

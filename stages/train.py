@@ -11,11 +11,17 @@ from pipeline.store.errors import WrongUsage
 from stages.command import Command, option
 from stages.console import OUTPUT, elapsed, log_chosen, log_done
 from stages.experiment import experiment_options, layout_of
+from stages.experiment_name import EXPERIMENT
 from stages.training import training_options
 
 
 @click.command(cls=Command)
-@option("--experiment", "Experiment of params.yaml, or a published system.", required=True)
+@option(
+    "--experiment",
+    "Experiment of params.yaml, a published system, or a YAML file with one experiment.",
+    EXPERIMENT,
+    required=True,
+)
 @experiment_options
 @training_options
 @option("--out", "Output folder of the head.  [default: data/heads/DATASET/EXPERIMENT]", OUTPUT)

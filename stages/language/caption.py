@@ -11,6 +11,7 @@ from pipeline.store.errors import WrongUsage
 from stages.command import COUNT, Answer, flag, option
 from stages.console import CONSOLE, OUTPUT, SOME_ROWS_FAILED, log_done, printable
 from stages.experiment import DATASET, project_of, require_made
+from stages.experiment_name import EXPERIMENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Answer)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
-@option("--experiment", "Name of a trained experiment.", required=True)
+@option("--experiment", "Name of a trained experiment.", EXPERIMENT, required=True)
 @option(
     "--baseline",
     "Return captions of the training split instead: the nearest in the experiment's space, "

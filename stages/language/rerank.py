@@ -7,12 +7,16 @@ import click
 from stages.command import PATH, Command, option
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import project_of, require_made
+from stages.experiment_name import EXPERIMENT
 
 
 @click.command(cls=Command)
 @click.argument("file", type=PATH, metavar="CAPTIONS.jsonl")
 @option(
-    "--experiment", "Retrieval experiment whose head compares images and captions.", required=True
+    "--experiment",
+    "Retrieval experiment whose head compares images and captions.",
+    EXPERIMENT,
+    required=True,
 )
 @option(
     "--weight",

@@ -8,6 +8,7 @@ from pipeline.store.errors import WrongUsage
 from stages.command import PATH, Answer, option
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import project_of
+from stages.experiment_name import EXPERIMENT
 
 
 @click.command(cls=Answer)
@@ -22,6 +23,7 @@ from stages.experiment import project_of
 @option(
     "--ranked-by",
     "Retrieval experiment whose head ranks the images by each caption.",
+    EXPERIMENT,
     metavar="EXPERIMENT",
 )
 @option(
