@@ -8,7 +8,7 @@ import click
 from pipeline.datasets.readers import READERS
 from pipeline.experiments.layout import Layout
 from stages.additions import additions_to
-from stages.command import PATH, Group, option
+from stages.command import PATH, Group, flag, option
 from stages.prepare_options import (
     expect_option,
     log_dataset,
@@ -56,6 +56,9 @@ def prepare() -> None:
 )
 @name_option
 @table_options
+@flag(
+    "--unpack", "Write images of tar and Parquet files to OUT/images.  [default: read them there]"
+)
 @expect_option
 @out_option
 def folder(
@@ -67,11 +70,12 @@ def folder(
     --captions  .csv .tsv .txt   separated by , ; tab or |, with a header
                 .jsonl .json     one object per line; a list of objects; lists by column
                 .parquet         also with images inside, as Hugging Face stores them
-                .tar             WebDataset shards, shard-{000..009}.tar; unpacked to OUT/images
+                .tar             WebDataset shards, shard-{000..009}.tar
                 a folder         with metadata.csv, .jsonl or .parquet, or with tar files
     Columns     path (image, file_name, filename, ...), caption (text, sentence, ..., or several:
                 caption1, caption2, ...), optionally split and id
 
+    Images inside of .parquet and .tar files stay there, and all commands read them from there.
     Rows of the same path are one image. Without --captions and without metadata, all image files
     below ROOT are read, without captions. Without splits, images are split 80/10/10 into train, val
     and test by the hash of their id.

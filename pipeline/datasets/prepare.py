@@ -31,6 +31,7 @@ def prepare(
     encoding: str | None = None,
     split_by_folder: bool = False,
     skip_bad: bool = False,
+    unpack: bool = False,
     expect: Mapping[str, int] | None = None,
     media: Media = "images",
 ) -> Manifest:
@@ -45,7 +46,7 @@ def prepare(
         metadata or the images of `root`.
     out : str, Path or None. Folder of the dataset; None: do not write.
     root : str, Path or None. Folder of the images. None: the folder of the source; for an object in
-        memory, the common folder of absolute paths, or the current one. Images stored in the source
+        memory, the common folder of absolute paths, or the current one. Images stored in an object
         as bytes are written to `out/images`, which is then the root.
     name : str or None. Name of the dataset; None: that of the folder `out`, or "dataset".
     path_column, split_column, id_column : str or None. Columns to use; None: detected by name.
@@ -54,6 +55,8 @@ def prepare(
     split_by_folder : bool. Use the first folder of a path as the split of its image.
     skip_bad : bool. Skip invalid rows, count them in the notes and list them in `out/left-out.csv`;
         otherwise any of them is an error.
+    unpack : bool. Write the images of tar and Parquet files to `out/images`, which is then the
+        root; otherwise they are read from these files, which must stay where they are.
     expect : mapping of str to int, or None. Required number of images by split.
     media : str. Media type of the paths.
 
@@ -84,18 +87,18 @@ def prepare(
         ColumnNames(path_column, captions, split_column, id_column), encoding, split_by_folder
     )
     rejected = RejectedRows(skip_bad)
-    unpack_to = folder / IMAGES_FOLDER if folder else None
+    images_folder = folder / IMAGES_FOLDER if folder else None
     if source is None or isinstance(source, str | PathLike):
         if source is not None and root is None and Path(source).is_dir():
             source, root = None, source
         manifest = read_folder(
             root, source, name=name, expect=expect, media=media, options=options,
-            faults=rejected, unpack_to=unpack_to,
+            faults=rejected, unpack_to=images_folder if unpack else None,
         )  # fmt: skip
     else:
         tables = tables_in_memory(source, options.columns)
         described = Description(name, tables[0].name, {}, expect or {}, media)
-        images = UnpackedImages(unpack_to) if unpack_to else None
+        images = UnpackedImages(images_folder) if images_folder else None
         where = None if root is None else Path(root)
         manifest = manifest_of_tables(tables, where, described, options, rejected, images)
     if folder is not None:

@@ -14,6 +14,7 @@ from pipeline.datasets.readers.tables.open_tables import (
     open_table,
     source_files,
 )
+from pipeline.datasets.readers.tables.stored_images import ImagesInPlace, StoredImages
 from pipeline.datasets.readers.tables.table import RejectedRows, Table
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 from pipeline.datasets.source import source_notes
@@ -50,7 +51,8 @@ def read_folder(
     options : TableOptions or None. Names of columns, encoding, splits by folder; None: defaults.
     faults : RejectedRows or None. Collects invalid rows, and states whether they are skipped;
         None: any invalid row is an error.
-    unpack_to : Path or None. Folder for images that are stored in the caption files.
+    unpack_to : Path or None. Folder for images that are stored in the caption files; None: they
+        are read from these files, which must stay where they are.
 
     Returns
     -------
@@ -90,12 +92,14 @@ def read_folder(
             f"{source} has no table of captions; expected metadata.csv, metadata.jsonl, "
             "metadata.parquet or tar files, or the name of a file"
         )
-    images = UnpackedImages(unpack_to) if unpack_to and media == "images" else None
+    images: StoredImages | None = None
+    if media == "images":
+        images = UnpackedImages(unpack_to) if unpack_to else ImagesInPlace(files)
     tables = [open_table(file, options, images) for file in files]
     inside = any(table.images_inside for table in tables)
     if inside and captions is not None and root is not None:
         raise DatasetError(
-            f"the images of {source} are stored in it and unpacked to {unpack_to}; omit root"
+            f"the images of {source} are stored in it, not below {folder}; omit root"
         )
     if source.is_dir():
         for file, table in zip(files, tables, strict=True):

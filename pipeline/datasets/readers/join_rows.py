@@ -17,8 +17,8 @@ from pipeline.datasets.readers.joined_images import JoinedImage, JoinedImages
 from pipeline.datasets.readers.tables.open_tables import TableOptions
 from pipeline.datasets.readers.tables.paths import PathResolver
 from pipeline.datasets.readers.tables.rows import Row, RowReader
+from pipeline.datasets.readers.tables.stored_images import StoredImages
 from pipeline.datasets.readers.tables.table import RejectedRows, RowFault, Table
-from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 from pipeline.datasets.splits import SHARES, split_by_hash
 
 
@@ -39,12 +39,12 @@ def manifest_of_tables(
     description: Description,
     options: TableOptions,
     rejected: RejectedRows,
-    images: UnpackedImages | None = None,
+    images: StoredImages | None = None,
 ) -> Manifest:
     """Join rows of tables by path: one image per path, in order of first appearance.
 
     `root` None: the common folder of all paths if they are absolute, else the current folder.
-    Images stored in a table are written to the folder of `images`, which is then the root.
+    If images are stored in the tables, the folder of `images` is the root.
     """
     unit = description.media.removesuffix("s")
     reader = RowReader(options.columns, rejected, images)

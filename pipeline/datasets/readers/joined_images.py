@@ -9,6 +9,7 @@ from pipeline.datasets.readers.tables.paths import PathResolver
 from pipeline.datasets.readers.tables.rows import Row
 from pipeline.datasets.readers.tables.table import RejectedRows, RowFault
 from pipeline.datasets.source import one_line
+from pipeline.store.inner_files import name_of
 
 _MANY = 32
 
@@ -58,7 +59,7 @@ class JoinedImages:
         """Add a row; raise `RowFault` without adding anything if it is invalid."""
         path = row.path if row.path in self.images else self._resolver.resolve(row.path)
         image = self.images.get(path)
-        split, image_id = self._split(row, path), row.id or path
+        split, image_id = self._split(row, path), row.id or name_of(path)
         if image is None:
             self._check_id(row, image_id, path)
             image = JoinedImage(image_id, split, row.table.place(row.number))
@@ -113,7 +114,7 @@ class JoinedImages:
             )
         if split is not None and (reason := check_split(split)):
             raise RowFault("unusable split", f"split {split!r} {reason}")
-        return first_folder(path) if self._split_by_folder else split
+        return first_folder(name_of(path)) if self._split_by_folder else split
 
     def _check_id(self, row: Row, image_id: str, path: str) -> None:
         if row.id is not None and (reason := check_relative(row.id)):

@@ -13,6 +13,7 @@ open files, no memory) ends the run, which can be resumed.
 
 import errno
 import importlib
+import os
 import stat
 import struct
 import zlib
@@ -30,6 +31,7 @@ from pipeline.images.decoding.libtiff import libtiff_errors
 from pipeline.images.recipes import PILLOW_RGB, RecipeError
 from pipeline.store.errors import FileReadError
 from pipeline.store.extras import install_command
+from pipeline.store.inner_files import UnusablePart, bytes_of, outer_file, stated_size
 from pipeline.store.progress import DECODE, READ, Stopwatch
 from pipeline.store.shards.format import MISSING, OK, REFUSED, UNREADABLE
 
@@ -184,19 +186,21 @@ def source_crc32(path: Path) -> int:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of an ordinary file of at most `MAX_BYTES`, or raise an `UnusableImage`."""
+    """Return the bytes of a file of at most `MAX_BYTES`, or raise an `UnusableImage`."""
     try:
-        info = path.stat()
+        outer = outer_file(path)
+        info = Path(outer).stat()
         if stat.S_ISDIR(info.st_mode):
             raise UnusableImage("a folder, not a file")
         # Reading a pipe would block, a device might never end.
         if not stat.S_ISREG(info.st_mode):
             raise UnusableImage("not an ordinary file")
-        if info.st_size > MAX_BYTES:
-            raise UnusableImage(
-                f"{info.st_size} bytes are more than the limit of {MAX_BYTES}", REFUSED
-            )
-        return path.read_bytes()
+        size = info.st_size if outer == os.fspath(path) else stated_size(path)
+        if size > MAX_BYTES:
+            raise UnusableImage(f"{size} bytes are more than the limit of {MAX_BYTES}", REFUSED)
+        return bytes_of(path)
+    except UnusablePart as error:
+        raise UnusableImage(str(error)) from error
     except OSError as error:
         if error.errno in _NO_SUCH_FILE:
             raise UnusableImage("no such file", MISSING) from None

@@ -26,6 +26,7 @@ from pipeline.store.builder.locking import WORK_FOLDER, work_file, work_folders
 from pipeline.store.current.record import Record
 from pipeline.store.files import write_json
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
+from pipeline.store.inner_files import outer_file
 from pipeline.store.schema import decode
 from pipeline.store.shards.index import INDEX_FILE, read_index
 
@@ -99,20 +100,23 @@ def snapshot_file(out: Path) -> Path:
 
 
 def file_identities(paths: Iterable[str | Path]) -> Identities:
-    """Return size, times (ns), inode and device of each file, (paths, 5); -1 if missing."""
+    """Return size, times (ns), inode and device of each file, (paths, 5); -1 if missing.
+
+    An image inside of another file has those of the outer file.
+    """
     rows: list[tuple[int, ...]] = []
-    last: str | Path | None = None
+    last: str | None = None
     for path in paths:
         # Consecutive rows may share a file, which costs one stat.
-        if path != last:
+        if (file := outer_file(path)) != last:
             try:
-                status = os.stat(path)  # noqa: PTH116 - a million of them
+                status = os.stat(file)  # noqa: PTH116 - a million of them
             except (OSError, ValueError):
                 row: tuple[int, ...] = (-1,) * 5
             else:
                 times = status.st_mtime_ns, status.st_ctime_ns
                 row = status.st_size, *times, status.st_ino, status.st_dev
-            last = path
+            last = file
         rows.append(row)
     return np.array(rows, np.int64).reshape(-1, 5)
 

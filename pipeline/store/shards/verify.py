@@ -11,6 +11,7 @@ import numpy as np
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import canonical_json, recipe_hash, sha256_of_file
+from pipeline.store.inner_files import UnusablePart, bytes_of, outer_file
 from pipeline.store.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.store.progress import QUIET, Monitor, Progress
 from pipeline.store.shards.faults import Fault, Verification
@@ -263,7 +264,9 @@ def _source_crc_of(dataset: Manifest) -> SourceCrc:
     def crc(row_id: str) -> int | None:
         if (image := int(image_of.rows_of([row_id], 1)[0])) >= 0:
             path = dataset.image_root / files[image]
-            return zlib.crc32(path.read_bytes()) if path.is_file() else None
+            with suppress(UnusablePart):
+                return zlib.crc32(bytes_of(path)) if Path(outer_file(path)).is_file() else None
+            return None
         caption = int(caption_of.rows_of([row_id], 1)[0])
         return zlib.crc32(captions.texts[caption].encode()) if caption >= 0 else None
 

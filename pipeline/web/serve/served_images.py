@@ -11,6 +11,7 @@ from PIL import Image
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decoding.decode import UnusableImage, decode, read_bytes
 from pipeline.images.shown_image import shown_image
+from pipeline.store.inner_files import outer_file
 from pipeline.store.packed import TextIndex
 from pipeline.store.shards.format import MISSING
 from pipeline.web.pages.rendering import jpeg_of
@@ -54,11 +55,12 @@ class Pictures:
 
 
 def below(root: Path, file: Path) -> Path:
-    """Return the resolved path of a file; raise unless it is below the resolved root."""
+    """Return the path of a file, links resolved; raise unless it is below the resolved root."""
+    outer = outer_file(file)
     try:
-        path = Path(os.path.realpath(file, strict=True))
+        path = os.path.realpath(outer, strict=True)
     except OSError as error:
         raise UnusableImage("no such file", MISSING) from error
-    if not path.is_relative_to(os.path.realpath(root)):
+    if not Path(path).is_relative_to(os.path.realpath(root)):
         raise UnusableImage("a link that leaves the image root")
-    return path
+    return Path(path + str(file).removeprefix(outer))

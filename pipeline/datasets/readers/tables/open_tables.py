@@ -7,8 +7,8 @@ from pathlib import Path
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.readers.tables import parquet, tar_shards, text_tables
 from pipeline.datasets.readers.tables.columns import ColumnNames, find_columns
+from pipeline.datasets.readers.tables.stored_images import StoredImages
 from pipeline.datasets.readers.tables.table import Table
-from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 """Names of the table in an image folder with Hugging Face's layout."""
@@ -48,8 +48,8 @@ def source_files(source: Path) -> list[Path]:
     return of_splits or sorted(source.glob(f"*{tar_shards.SUFFIX}"))
 
 
-def open_table(file: Path, options: TableOptions, images: UnpackedImages | None) -> Table:
-    """Return the table of a file, by its suffix; images in tar files are unpacked to `images`."""
+def open_table(file: Path, options: TableOptions, images: StoredImages | None) -> Table:
+    """Return the table of a file, by its suffix; images in tar files are added to `images`."""
     suffix = file.suffix.lower()
     if not file.is_file():
         raise DatasetError(f"{file} cannot be read (no such file); check the path")
@@ -65,7 +65,7 @@ def open_table(file: Path, options: TableOptions, images: UnpackedImages | None)
     if suffix != tar_shards.SUFFIX:
         raise DatasetError(f"{file} {_not_a_table(suffix)}")
     if images is None:
-        raise DatasetError(f"{file} contains images, but there is no folder to unpack them to")
+        raise DatasetError(f"{file} contains images; expected clips, in a folder")
     return tar_shards.read_tar(file, images)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.datasets.checks import DatasetError, check_relative
 from pipeline.datasets.readers.tables.table import RowFault
+from pipeline.store.inner_files import outer_file
 
 
 class PathResolver:
@@ -80,7 +81,7 @@ class PathResolver:
 
     def _is_file(self, file: str, path: str) -> bool:
         try:
-            return (self._root / file).is_file()
+            return Path(outer_file(self._root / file)).is_file()
         except OSError as error:
             reason = f"cannot be looked up below {self._root} ({error.strerror})"
             raise RowFault("unusable path", f"{self._unit} path {path!r} {reason}", path) from error

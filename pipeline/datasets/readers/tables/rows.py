@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from pipeline.datasets.manifest import Metadata
 from pipeline.datasets.metadata import value_of
 from pipeline.datasets.readers.tables.columns import ColumnNames, Columns, find_columns
+from pipeline.datasets.readers.tables.stored_images import StoredImages
 from pipeline.datasets.readers.tables.table import RejectedRows, RowFault, Table
-from pipeline.datasets.readers.tables.unpacked import UnpackedImages, is_file
+from pipeline.datasets.readers.tables.unpacked import is_file
 from pipeline.store.schema import SchemaError, decode
 
 # Cells of these columns may contain several captions, as a JSON list.
@@ -31,7 +32,7 @@ class RowReader:
     """Converts records to rows, and collects notes on their columns."""
 
     def __init__(
-        self, names: ColumnNames, rejected: RejectedRows, images: UnpackedImages | None
+        self, names: ColumnNames, rejected: RejectedRows, images: StoredImages | None
     ) -> None:
         """Prepare for tables; `images` None: images stored as bytes are invalid."""
         self._names, self._rejected, self._images = names, rejected, images
@@ -58,7 +59,7 @@ class RowReader:
     def _row(self, table: Table, number: int, record: Mapping[str, Any]) -> Row:
         keys = tuple(record)
         columns = self._columns.get(keys) or self._find(keys)
-        path = self._path(table, record[columns.path])
+        path = self._path(table, number, columns.path, record[columns.path])
         captions = self._captions(columns.captions, record) or [""]
         split = _scalar(record[columns.split], columns.split) if columns.split else None
         image_id = _scalar(record[columns.id], columns.id) if columns.id else None
@@ -96,8 +97,8 @@ class RowReader:
             recognised += [name for name in names if name not in recognised]
         return columns
 
-    def _path(self, table: Table, value: Any) -> str:
-        """Return the path of an image; unpack it first if it is stored as bytes."""
+    def _path(self, table: Table, number: int, column: str, value: Any) -> str:
+        """Return the path of an image, which may be stored as bytes."""
         path, data = value, None
         if not isinstance(value, str):
             path, data = _path_and_bytes(value)
@@ -113,7 +114,7 @@ class RowReader:
         if data is not None:
             if self._images is None:
                 raise RowFault("no folder", "the image is stored as bytes; state where to write it")
-            return self._images.add_bytes(data, path)
+            return self._images.cell(Path(table.name), number - 1, column, path, data)
         path = path.strip()
         return f"{table.folder}/{path}" if table.folder else path
 

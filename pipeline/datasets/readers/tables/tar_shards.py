@@ -11,8 +11,9 @@ from typing import Any, cast
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.readers import image_files
+from pipeline.datasets.readers.tables.stored_images import MAX_BYTES, StoredImages
 from pipeline.datasets.readers.tables.table import RowFault, Table
-from pipeline.datasets.readers.tables.unpacked import MAX_BYTES, UnpackedImages
+from pipeline.store.inner_files import name_of
 from pipeline.store.schema import SchemaError, decode
 
 SUFFIX = ".tar"
@@ -59,8 +60,8 @@ def expand_braces(pattern: Path) -> list[Path]:
     return [path for name in names for path in expand_braces(name)]
 
 
-def read_tar(path: Path, images: UnpackedImages) -> Table:
-    """Return the samples of a shard in order of first appearance; their images are unpacked.
+def read_tar(path: Path, images: StoredImages) -> Table:
+    """Return the samples of a shard in order of first appearance.
 
     A sample has one image and its captions: in a `.txt` member (or `.caption`, `.text`), else in
     the object of a `.json` member, whose other values are kept. Other members are skipped, and
@@ -73,7 +74,7 @@ def read_tar(path: Path, images: UnpackedImages) -> Table:
 
 
 def _records(
-    path: Path, images: UnpackedImages, notes: dict[str, Any]
+    path: Path, images: StoredImages, notes: dict[str, Any]
 ) -> Iterator[tuple[int, Mapping[str, Any] | RowFault]]:
     samples: dict[str, _Sample] = {}
     ignored: Counter[str] = Counter()
@@ -88,7 +89,7 @@ def _records(
                     continue
                 sample = samples.setdefault(str(name.parent / stem), _Sample())
                 try:
-                    _add(sample, shard, member, suffix, images)
+                    _add(sample, path, shard, member, suffix, images)
                 except RowFault as error:
                     sample.error = sample.error or error
     except tarfile.TarError as error:
@@ -122,10 +123,11 @@ def _members(shard: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 def _add(
     sample: _Sample,
+    path: Path,
     shard: tarfile.TarFile,
     member: tarfile.TarInfo,
     suffix: str,
-    images: UnpackedImages,
+    images: StoredImages,
 ) -> None:
     name = PurePosixPath(member.name).as_posix()
     if not member.isreg() or member.issparse():
@@ -138,10 +140,11 @@ def _add(
     if is_image:
         if sample.image is not None:
             raise RowFault(
-                "several images", f"{sample.image!r} and {name!r} are images of one sample", name
+                "several images",
+                f"{name_of(sample.image)!r} and {name!r} are images of one sample",
+                name,
             )
-        images.add(name, stream)
-        sample.image = name
+        sample.image = images.member(path, member.offset_data, name, stream)
         return
     try:
         text = stream.read().decode("utf-8-sig")

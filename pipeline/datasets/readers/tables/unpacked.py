@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from PIL import Image
@@ -59,21 +60,32 @@ class UnpackedImages:
             while block := stream.read(_BLOCK):
                 target.write(block)
 
-    def add_bytes(self, data: bytes, name: str | None) -> str:
-        """Write the bytes of an image file and return its name.
+    def member(self, tar: Path, start: int, name: str, stream: io.BufferedIOBase) -> str:
+        """Write the image of a member of a tar file; return its path."""
+        self.add(name, stream)
+        return name
 
-        A missing name, or one that another image has, is replaced by one from the SHA-256 of the
-        bytes, so that equal bytes are one image.
-        """
-        if len(data) > MAX_BYTES:
-            raise RowFault("image too large", f"the image has {len(data)} bytes, over {MAX_BYTES}")
-        digest = hashlib.sha256(data)
-        name = PurePosixPath(name).as_posix() if name else None
-        if name is None or self._digests.get(name, digest.digest()) != digest.digest():
-            stem = f"{PurePosixPath(name).stem}-" if name else ""
-            name = f"{stem}{digest.hexdigest()[:16]}.{_suffix(data)}"
+    def cell(self, table: Path, row: int, column: str, name: str | None, data: bytes) -> str:
+        """Write the bytes of an image file in a row of a table; return its path."""
+        name = name_of_bytes(data, name, self._digests)
         self.add(name, io.BytesIO(data))
         return name
+
+
+def name_of_bytes(data: bytes, name: str | None, digests: Mapping[str, bytes]) -> str:
+    """Return the name of an image stored as bytes; `digests` has the SHA-256 of those before.
+
+    A missing name, or one that another image has, is replaced by one from the SHA-256 of the bytes,
+    so that equal bytes are one image.
+    """
+    if len(data) > MAX_BYTES:
+        raise RowFault("image too large", f"the image has {len(data)} bytes, over {MAX_BYTES}")
+    digest = hashlib.sha256(data)
+    name = PurePosixPath(name).as_posix() if name else None
+    if name is None or digests.get(name, digest.digest()) != digest.digest():
+        stem = f"{PurePosixPath(name).stem}-" if name else ""
+        name = f"{stem}{digest.hexdigest()[:16]}.{_suffix(data)}"
+    return name
 
 
 def is_file(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Tar shards, Parquet, and folders with metadata: images found, or unpacked with the same bytes."""
+"""Tar shards, Parquet, and folders with metadata: images found, in place or unpacked."""
 
 import hashlib
 import io
@@ -18,6 +18,7 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.prepare import prepare
 from pipeline.datasets.readers.tables import parquet, tar_shards
 from pipeline.datasets.readers.tables.tar_shards import expand_braces
+from pipeline.store.inner_files import bytes_of
 
 
 def image(shade: int, kind: str = "png") -> bytes:
@@ -63,7 +64,7 @@ def test_samples_of_a_shard(tmp_path: Path) -> None:
     members["folder"] = special("folder", tarfile.DIRTYPE)
     path = shard(tmp_path / "s.tar", members)
     out = tmp_path / "out"
-    manifest = prepare(path, out)
+    manifest = prepare(path, out, unpack=True)
     assert rows(manifest) == [
         ("k", "b/0.png", ("x", "y")),
         ("a.jpg", "a.jpg", ("a text, of two lines",)),
@@ -79,7 +80,7 @@ def test_samples_of_a_shard(tmp_path: Path) -> None:
     (out / "images/a.jpg").write_bytes(b"half")
     kept = (out / "images/b/0.png").stat().st_ino
     before = (out / "manifest.jsonl").read_bytes()
-    assert rows(prepare(path, out)) == rows(manifest)
+    assert rows(prepare(path, out, unpack=True)) == rows(manifest)
     assert (out / "images/b/0.png").stat().st_ino == kept
     assert (out / "images/a.jpg").read_bytes() == two
     assert (out / "manifest.jsonl").read_bytes() == before
@@ -89,17 +90,22 @@ def test_shards_of_braces_and_of_a_folder(tmp_path: Path) -> None:
     for n in range(3):
         shard(tmp_path / f"s-{n:02d}.tar", {f"{n}.png": image(n), f"{n}.txt": f"text {n}"})
     expected = [(f"{n}.png", f"{n}.png", (f"text {n}",)) for n in range(3)]
-    assert rows(prepare(tmp_path / "s-{00..02}.tar", tmp_path / "out")) == expected
-    assert rows(prepare(tmp_path, tmp_path / "out2")) == expected
+    for source in (tmp_path / "s-{00..02}.tar", tmp_path):
+        assert rows(prepare(source, tmp_path / "out", unpack=True)) == expected
+        found = [(entry.id, entry.captions) for entry in prepare(source)]
+        assert found == [(name, captions) for name, _, captions in expected]
     with pytest.raises(DatasetError, match=r"s-03.tar cannot be read"):
         prepare(tmp_path / "s-{00..03}.tar", tmp_path / "out")
     with pytest.raises(DatasetError, match="omit root"):
         prepare(tmp_path / "s-00.tar", tmp_path / "out", root=tmp_path)
-    with pytest.raises(DatasetError, match="no folder to unpack them to"):
-        prepare(tmp_path / "s-00.tar")
+    with pytest.raises(DatasetError, match="expected clips, in a folder"):
+        prepare(tmp_path / "s-00.tar", media="clips")
     shard(tmp_path / "s-02.tar", {"0.png": image(7), "0.txt": "another image of that name"})
-    with pytest.raises(DatasetError, match=r"s-02.tar, sample 1: '0.png' is the name of another"):
-        prepare(tmp_path, tmp_path / "out")
+    for unpack in (False, True):
+        with pytest.raises(DatasetError, match=r"s-02.tar, sample 1: '0.png' is the name of anot"):
+            prepare(tmp_path, tmp_path / "out", unpack=unpack)
+    shard(tmp_path / "s-02.tar", {"0.png": image(0), "0.txt": "another text"})
+    assert prepare(tmp_path)["0.png"].captions == ("text 0", "another text")
 
 
 def test_braces() -> None:
@@ -138,12 +144,15 @@ def test_what_shards_must_not_hold(
     monkeypatch.setattr(tar_shards, "_MAX_TEXT_BYTES", 10)
     good: dict[str, Any] = {"good.png": b"1", "good.txt": "x"}
     path = shard(tmp_path / "s.tar", {**members, **good})
-    with pytest.raises(DatasetError, match=message):
-        prepare(path, tmp_path / "out")
+    for unpack in (False, True):
+        with pytest.raises(DatasetError, match=message):
+            prepare(path, tmp_path / "out", unpack=unpack)
     assert not (tmp_path / "out/dataset.json").exists()
-    assert rows(prepare(path, tmp_path / "out", skip_bad=True)) == [
+    assert rows(prepare(path, tmp_path / "out", skip_bad=True, unpack=True)) == [
         ("good.png", "good.png", ("x",))
     ]
+    (kept,) = prepare(path, skip_bad=True)
+    assert (kept.id, bytes_of(tmp_path / kept.file)) == ("good.png", b"1")
     written = {p.relative_to(tmp_path) for p in tmp_path.rglob("*.png")}
     assert written <= {Path("out/images") / name for name in ("a.png", "good.png")}
 
@@ -195,21 +204,23 @@ def test_parquet_with_images_as_hugging_face_stores_them(tmp_path: Path) -> None
         {"bytes": first, "path": "a.png"},
     ]
     path = table(tmp_path / "t.parquet", image=images, text=["x", "y", "z", "w"])
-    manifest = prepare(path, tmp_path / "out")
+    manifest = prepare(path, tmp_path / "out", unpack=True)
     hashed = hashlib.sha256(second).hexdigest()[:16]
     assert [(e.file, e.captions) for e in manifest.entries] == [
         ("a.png", ("x", "w")), (f"a-{hashed}.jpg", ("y",)), (f"{hashed}.jpg", ("z",))
     ]  # fmt: skip
     assert (tmp_path / "out/images/a.png").read_bytes() == first
-    with pytest.raises(DatasetError, match="state where to write it"):
-        prepare(path)
+    there = prepare(path)
+    assert [(e.id, e.captions) for e in there] == [(e.id, e.captions) for e in manifest]
+    assert [bytes_of(there.image_root / e.file) for e in there] == [first, second, second]
     table(path, image=[b"not an image", first], text=["x", "y"])
     with pytest.raises(DatasetError, match="row 1: the bytes are not an image"):
-        prepare(path, tmp_path / "out")
+        prepare(path)
     bad = [{"bytes": first, "path": "../a.png"}, {"bytes": first, "path": None}]
     table(path, image=bad, text=["x", "y"])
-    with pytest.raises(DatasetError, match=r"row 1: the image's name '../a.png' leaves"):
-        prepare(path, tmp_path / "out")
+    for unpack in (False, True):
+        with pytest.raises(DatasetError, match=r"row 1: the image's name '../a.png' leaves"):
+            prepare(path, tmp_path / "out", unpack=unpack)
     assert not (tmp_path / "a.png").exists()
 
 
