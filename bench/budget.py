@@ -17,8 +17,10 @@ from pathlib import Path
 # A room above its aim has the size of its last reduction, and shrinks further.
 BUDGET = {
     # 205 lines more: one registry of all that another package can add.
-    "store": 11930,  # to become 8,900
-    "datasets": 4800,  # to become 3,900
+    # 165 more: images inside of tar and Parquet files, for all readers of images.
+    "store": 12095,  # to become 8,900
+    # 89 more: the same, when a dataset is prepared.
+    "datasets": 4889,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
     # 110 more: checkpoints of training programs are read by an unpickler that runs nothing of
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
@@ -42,7 +44,7 @@ BUDGET = {
     # 117 lines more: `pipeline init`, and params.yaml of other programs. 90 more: guests in lists,
     # and commands of their readers.
     # 81 more: an experiment in a file of its own.
-    "stages": 5261,
+    "stages": 5265,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -50,7 +52,8 @@ BUDGET = {
     # 395 lines more: a guest package, with and without it.
     # 255 lines more: models of transformers against the library.
     # 53 lines more: an experiment in a file of its own.
-    "tests": 43050,  # to become 27,000
+    # 161 more: images inside of files.
+    "tests": 43211,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -32,7 +32,7 @@ LEVELS = (
         f"pipeline/store/{name}.py"
         for name in (
             "errors", "wording", "registry", "families", "extras", "one_or_many", "progress",
-            "hashing", "schema", "packed", "files", "guard", "tensor_file",
+            "hashing", "schema", "packed", "files", "inner_files", "guard", "tensor_file",
         )
     ),
     "pipeline/store/devices.py",
