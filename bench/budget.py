@@ -18,7 +18,8 @@ from pathlib import Path
 BUDGET = {
     # 205 lines more: one registry of all that another package can add.
     # 165 more: images inside of tar and Parquet files, for all readers of images.
-    "store": 12095,  # to become 8,900
+    # 17 more: no folder is made for a URL.
+    "store": 12112,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     "datasets": 4889,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
@@ -44,7 +45,7 @@ BUDGET = {
     # 117 lines more: `pipeline init`, and params.yaml of other programs. 90 more: guests in lists,
     # and commands of their readers.
     # 81 more: an experiment in a file of its own.
-    "stages": 5265,
+    "stages": 5280,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -53,7 +54,7 @@ BUDGET = {
     # 255 lines more: models of transformers against the library.
     # 53 lines more: an experiment in a file of its own.
     # 161 more: images inside of files.
-    "tests": 43211,  # to become 27,000
+    "tests": 43227,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -12,11 +12,11 @@ from click.core import ParameterSource
 
 from pipeline.store.errors import PipelineError
 from pipeline.store.wording import did_you_mean, without_secrets
-from stages.console import OutputPath, as_options, begin, printable, write_line
+from stages.console import LocalPath, OutputPath, as_options, begin, printable, write_line
 
 COUNT = click.IntRange(1)
-PATH = click.Path(path_type=Path)
-FOLDER = click.Path(path_type=Path, file_okay=False)
+PATH = LocalPath(path_type=Path)
+FOLDER = LocalPath(path_type=Path, file_okay=False)
 
 Decorator = Callable[[Any], Any]
 """What adds an option or several to a command."""

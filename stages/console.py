@@ -40,7 +40,22 @@ _INTERRUPTED: list[int] = []
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class OutputPath(click.Path):
+class LocalPath(click.Path):
+    """A path of this machine; a URL is rejected."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the path."""
+        # Imported here: most commands need none of it to show their help.
+        from pipeline.store.files import require_local
+
+        try:
+            require_local(value)
+        except PipelineError as error:
+            self.fail(str(error), param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class OutputPath(LocalPath):
     """An output path; an empty text is rejected, since `Path` reads it as the current folder."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:

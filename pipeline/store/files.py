@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline import __version__
 from pipeline.store.errors import PipelineError
 from pipeline.store.schema import decode
+from pipeline.store.wording import without_secrets
 
 if TYPE_CHECKING:
     import h5py
@@ -24,6 +25,8 @@ _UNPACKED = 2000
 # Unallocated parts of a dataset use no space in a file; read at most this much of them.
 _UNWRITTEN_BYTES = 1 << 24
 
+# A URL, also as `Path` shortens it: "s3:/bucket/features".
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/.*", re.DOTALL)
 _PART = re.compile(r"(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
 
 
@@ -45,12 +48,24 @@ def require_folder(path: Path) -> None:
         raise OutputError(f"{existing} is not writable; change that or choose another output")
 
 
+def require_local(path: str | Path) -> None:
+    """Raise for a URL: a folder called `s3:` would be made for it."""
+    match = _URL.fullmatch(os.fspath(path))
+    if match and not Path(f"{match[1]}:").exists():
+        raise OutputError(
+            f"{without_secrets(os.fspath(path))} is a URL, expected a path on this machine; mount "
+            "or copy what is read, and write features to a folder, which `pipeline shards push "
+            "FOLDER URL` sends"
+        )
+
+
 @contextmanager
 def appearing_whole(path: Path) -> Iterator[Path]:
     """Yield a new `*.part` path to write to; then flush it and rename it to `path` atomically.
 
     A failing writer leaves nothing, a killed one a `*.part` file: never an incomplete `path`.
     """
+    require_local(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # A unique name: concurrent writers never mix, and the last rename wins.
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")

@@ -9,7 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline.store.files import appearing_whole, require_held, write_text
+import pipeline
+from pipeline.store.files import OutputError, appearing_whole, require_held, write_text
 from tests.project import PROJECT
 
 WRITER = """
@@ -100,3 +101,18 @@ def test_a_dataset_that_claims_more_than_its_file_can_hold_is_refused(tmp_path: 
             require_held(file.create_group("group"))
         for dataset in (packed, small, file["empty"]):
             assert require_held(dataset) is dataset
+
+
+def test_no_folder_is_made_for_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("memory://x/a", Path("s3://bucket/a"), "file:/x/a"):
+        with pytest.raises(OutputError, match="is a URL, expected a path on this machine"):
+            pipeline.write_features(url, ["a"], np.zeros((1, 2)), recipe={"name": "zeros"})
+        with pytest.raises(OutputError, match="is a URL"), appearing_whole(Path(url)):
+            pass
+    assert [*tmp_path.iterdir()] == []
+    Path("odd:").mkdir()
+    for path in (Path("odd:/a"), Path("a:b/c"), tmp_path / "http:/a"):
+        with appearing_whole(path) as part:
+            part.write_text("x")
+        assert path.read_text() == "x"

@@ -35,6 +35,7 @@ from pipeline.store.builder.unfinished_shard import (
     shard_folder,
 )
 from pipeline.store.current.replace import finish_swap, forget_superseded, make_way, swap
+from pipeline.store.files import require_local
 from pipeline.store.packed import PackedTexts, TextIndex
 from pipeline.store.progress import WRITE, Progress, Stopwatch, no_progress
 from pipeline.store.shards.format import (
@@ -88,6 +89,7 @@ class ShardBuild:
         update: bool = False,  # replace other rows, move other features aside: see `reuse`
     ) -> None:
         """Plan the shards; the file system is untouched until the context is entered."""
+        require_local(out)
         out = Path(out)
         size = (
             default_rows_per_shard(header.row_bytes) if rows_per_shard is None else rows_per_shard
