@@ -19,7 +19,8 @@ BUDGET = {
     # 205 lines more: one registry of all that another package can add.
     # 165 more: images inside of tar and Parquet files, for all readers of images.
     # 17 more: no folder is made for a URL.
-    "store": 12112,  # to become 8,900
+    # 2 more: a head by its path whose package is missing.
+    "store": 12114,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     "datasets": 4889,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
@@ -34,9 +35,11 @@ BUDGET = {
     # 105 more: trained heads as torch modules, with gradients, on a device.
     "heads": 7936,  # to become 7,600
     # 78 more: search by a vector, and by an encoder of one's own.
-    "retrieval": 5468,  # to become 5,000
+    # 2 more: features of a package that is not installed.
+    "retrieval": 5470,  # to become 5,000
     "testing": 300,
-    "experiments": 1345,
+    # 5 more: search without the package of a head.
+    "experiments": 1350,
     "clips": 2490,  # to become 2,400
     "regions": 3130,  # to become 2,600
     "language": 4370,  # to become 3,600
@@ -45,7 +48,8 @@ BUDGET = {
     # 117 lines more: `pipeline init`, and params.yaml of other programs. 90 more: guests in lists,
     # and commands of their readers.
     # 81 more: an experiment in a file of its own.
-    "stages": 5280,
+    # 25 more: an experiment of params.yaml without its package stops no other run.
+    "stages": 5305,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -54,7 +58,8 @@ BUDGET = {
     # 255 lines more: models of transformers against the library.
     # 53 lines more: an experiment in a file of its own.
     # 161 more: images inside of files.
-    "tests": 43227,  # to become 27,000
+    # 93 more: a guest package in the environment of the wheel, and removed from it.
+    "tests": 43320,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -1,7 +1,8 @@
 """Experiments of params.yaml for `train`, `embed` and `run`: presets with overrides."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, on_images, resolve_experiment
@@ -43,6 +44,31 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
     return plan
 
 
+class _Experiments(Mapping[str, Experiment]):
+    """The experiments of the file, and published systems, each resolved when it is asked for.
+
+    The head of one that is not may be in a package that is not installed.
+    """
+
+    def __init__(self, params: Params, size: Size) -> None:
+        self._names = {*params.experiments, *PRESETS}
+        self._resolved = cache(lambda name: experiment_of(params, name, size))
+
+    def __getitem__(self, name: str) -> Experiment:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._resolved(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 def require_experiments(params: Params, names: Iterable[str], others: Iterable[str] = ()) -> None:
     """Raise UnknownName unless each is an experiment of the file, a published system or other."""
     all_names = [*params.experiments, *PRESETS, *others]
@@ -74,12 +100,11 @@ def every_name(params: Params) -> list[str]:
 
 def run_options(params: Params, size: Size) -> dict[str, Any]:
     """Return the options of `pipeline.experiments.run.run` from params.yaml, at a size."""
-    names = [*params.experiments, *PRESETS]
     evaluate = dict(params.evaluate)
     if evaluate.get("captions_per_image") == 0:  # all, as the command has it
         evaluate["captions_per_image"] = None
     return {
-        "experiments": {name: experiment_of(params, name, size) for name in names},
+        "experiments": _Experiments(params, size),
         "size": size,
         "ensembles": {
             name: params.ensemble(name) or ENSEMBLES.get(name, {}) for name in params.ensembles

@@ -96,7 +96,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in ("mine", "by-path"):
             assert status_of("train", "--experiment", name) == 0
             assert status_of("embed", "--experiment", name) == 0
-        assert status_of("evaluate", EMBEDDED, "--out", "tables") == 0
+        assert status_of("search", "a red wall", "--experiment", "mine") == 0
+        assert status_of("evaluate") == 0
     return folder
 
 
@@ -142,9 +143,14 @@ def test_without_it_rows_are_read_and_nothing_is_computed(
         ("shards", "info", FEATURES),
         ("shards", "verify", TEXTS),
         ("evaluate", EMBEDDED, "--out", "again"),
+        ("report", "--html", "pages"),
+        ("search", "--image", "12.png", "--experiment", "mine"),
+        ("search", "--image", "12.png", "--features", FEATURES),
+        ("run", "qian2018-baseline", "--dataset", "data/lines", "--dry-run"),
     ):
         assert status_of(*works) == 0, capsys.readouterr().err
-    assert Path("again/recall.json").read_bytes() == Path("tables/recall.json").read_bytes()
+    table = Path("data/evaluations/lines/mine/recall.json")
+    assert Path("again/recall.json").read_bytes() == table.read_bytes()
     one = pipeline.read_features(FEATURES).ids[0]
     similar = ("search", "--image", f"photos/{one}", "--features", FEATURES)
     of, out = ("--dataset", "data/lines"), ("--out", "x")
@@ -153,10 +159,13 @@ def test_without_it_rows_are_read_and_nothing_is_computed(
         (("extract", "--recipe", "tiny-net", *of, *out), "no image recipe"),
         (("text", "--encoder", "letters", *of, *out), "no encoder is called 'letters'"),
         (("prepare", "lines", "--root", "photos", *out), "No such command 'lines'"),
-        (similar, "tiny-net"),
+        (similar, "features of guest==1.0, which is not installed"),
+        (("search", "a red wall", "--experiment", "mine"), "one of the heads of guest==1.0, which"),
+        (("run", "mine"), "no head is called 'least-squares'"),
     ):
         assert status_of(*refused) in (1, 2), refused
-        assert message in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert (message in said, "Traceback" in said) == (True, False), said
     with pytest.raises(PluginError, match=r"'least-squares' is one of the heads of guest==1.0, wh"):
         pipeline.load_head(HEAD)
     with pytest.raises(PluginError, match=r"'letters' is one of the encoders of guest==1.0, which"):

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,16 +11,18 @@ from email import message_from_string
 from pathlib import Path
 
 import pytest
+import yaml
 from PIL import Image
 
 import pipeline
 from pipeline.store.extras import EXTRAS, install_command
 from tests.project import PROJECT
+from tests.test_guests import GUEST, PARAMS, draw_photos
 
 pytestmark = pytest.mark.slow
 
 Say = Callable[..., str]
-
+UV = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
 
 # A command for each extra that is refused without it; `mteb` and `pandas` have Python alone.
 REFUSED = {
@@ -65,20 +68,24 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(PROJECT / name, source)
     for name in ("pipeline", "stages"):
         shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     _run(sys.executable, "-m", "venv", programs.parent, cwd=folder)
-    python = programs / "python"
-    if uv:
-        _run(uv, "build", "--wheel", "--out-dir", wheels, source, cwd=folder)
-        install: tuple[str | Path, ...] = (uv, "pip", "install", "--python", python)
+    if UV:
+        _run(UV, "build", "--wheel", "--out-dir", wheels, source, cwd=folder)
     else:
-        pip = (python, "-m", "pip", "--disable-pip-version-check")
+        pip = (programs / "python", "-m", "pip", "--disable-pip-version-check")
         _run(*pip, "wheel", "--no-deps", "--wheel-dir", wheels, source, cwd=folder)
-        install = (*pip, "install")
     (wheel,) = wheels.glob("*.whl")
     assert wheel.name == f"caption_feature_pipeline-{pipeline.__version__}-py3-none-any.whl"
-    _run(*install, "--constraint", PROJECT / "constraints.txt", wheel, cwd=folder)
+    _install(programs, wheel)
     return programs
+
+
+def _install(programs: Path, what: str | Path) -> None:
+    python = programs / "python"
+    install = (UV, "pip") if UV else (python, "-m", "pip", "--disable-pip-version-check")
+    into = ("--python", python) if UV else ()
+    constraints = PROJECT / "constraints.txt"
+    _run(*install, "install", *into, "--constraint", constraints, what, cwd=programs.parent)
 
 
 @pytest.fixture(scope="module")
@@ -218,3 +225,80 @@ print(distribution("caption-feature-pipeline").read_text("METADATA"))
     assert "Typing :: Typed" in metadata.get_all("Classifier", [])
     description = str(metadata.get_payload())
     assert (PROJECT / "README.md").read_text(encoding="utf-8").strip() in description
+
+
+@pytest.fixture(scope="module")
+def photos(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Say:
+    """Run a program in a folder of photos; the environment has what workers need from here on."""
+    folder = tmp_path_factory.mktemp("photos")
+    (wheel,) = (environment.parents[1] / "wheels").glob("*.whl")
+    _install(environment, f"caption-feature-pipeline[cluster] @ {wheel.as_uri()}")
+    draw_photos(folder / "photos")
+    (folder / "params.yaml").write_text(yaml.safe_dump(PARAMS))
+
+    def call(line: str, fails: bool = False) -> str:
+        program, *words = shlex.split(line)
+        return _run(environment / program, *words, cwd=folder, path=environment, fails=fails)
+
+    return call
+
+
+TABLE = "python -c \"print(open('data/report/lines/recall.json').read())\""
+FEATURES = "data/features/lines/tiny-net-pool"
+
+
+def test_a_guest_package_is_installed(environment: Path, photos: Say) -> None:
+    (packages,) = environment.parent.glob("lib/python*/site-packages")
+    shutil.copytree(GUEST, packages, dirs_exist_ok=True)  # as pip would
+    for kind in ("heads", "recipes"):
+        assert "guest==1.0" in photos(f"pipeline list {kind}")
+    for line in (
+        "prepare lines --root photos --out data/lines",
+        f"extract --recipe tiny-net-pool --dataset data/lines --workers 2 --out {FEATURES}",
+        "text --encoder letters --dataset data/lines --out data/text/lines/letters",
+        "train --experiment mine",
+        "embed --experiment mine",
+        "evaluate data/embeddings/lines/mine.h5 --out data/evaluations/lines/mine",
+        "report --html pages",
+    ):
+        photos(f"pipeline {line}")
+    hits = photos("pipeline search 'a red wall' --experiment mine").splitlines()
+    assert (len(hits), all("red" in hit for hit in hits)) == (5, True), hits
+
+
+def test_its_rows_outlive_it(environment: Path, photos: Say) -> None:
+    (packages,) = environment.parent.glob("lib/python*/site-packages")
+    shutil.rmtree(packages / "guest")
+    shutil.rmtree(packages / "guest-1.0.dist-info")
+    table = photos(TABLE)
+    for line in (
+        f"shards info {FEATURES}",
+        "shards verify data/text/lines/letters",
+        "evaluate data/embeddings/lines/mine.h5 --out data/evaluations/lines/mine",
+        "report --html pages",
+        "search --image 12.png --experiment mine",
+        f"search --image 12.png --features {FEATURES}",
+    ):
+        photos(f"pipeline {line}")
+    assert photos(TABLE) == table
+    program = """
+import pipeline
+file = "data/embeddings/lines/mine.h5"
+searcher, rows = pipeline.Searcher(file, dataset="data/lines"), pipeline.read_embeddings(file)
+(hit,) = searcher.by_vector(rows.image_embeddings[0], top=1)
+print(hit.score > 0.999)
+"""
+    assert photos(f"python -c {shlex.quote(program)}") == "True\n"
+    for line, message in (
+        ("search 'a red wall' --experiment mine", "one of the heads of guest==1.0, which is not"),
+        (
+            f"search --image photos/1.png --features {FEATURES}",
+            "guest==1.0, which is not installed",
+        ),
+        ("embed --experiment mine --out x.h5", "no head is called 'least-squares'"),
+        ("run by-path", "'guest.sides:HEAD' cannot be imported (ModuleNotFoundError"),
+        ("extract --recipe tiny-net-pool --dataset data/lines --out x", "no image recipe or"),
+        ("prepare lines --root photos --out x", "No such command 'lines'"),
+    ):
+        said = photos(f"pipeline {line}", fails=True)
+        assert (message in said, "Traceback" in said) == (True, False), said

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.experiments.whole_dataset import searched_embeddings
+from pipeline.heads import HeadError
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.retrieval.embedding_file import read_provenance
@@ -13,6 +14,7 @@ from pipeline.retrieval.ensemble import ENSEMBLES
 from pipeline.retrieval.query.searcher import Searcher
 from pipeline.store.errors import WrongUsage
 from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.registry import PluginError
 
 
 def open_searcher(
@@ -115,7 +117,10 @@ def find_sources(
         encoders = [layout.encoder(named(unseeded(name)).captions.name) for name in names]
         members = [*zip(map(layout.head, names), encoders, strict=True)]
     else:
-        captions = experiment_named(unseeded(experiment)).captions.name
+        try:
+            captions = experiment_named(unseeded(experiment)).captions.name
+        except (HeadError, PluginError):  # without its package: what its head was fitted on
+            captions = experiment
         head, encoder = head or layout.head(experiment), encoder or layout.encoder(captions)
     return {
         "embeddings": embeddings,

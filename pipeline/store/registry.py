@@ -101,7 +101,7 @@ class Registry(Generic[T]):
 
     def at(self, target: str) -> T:
         """Import and return the thing at "module:attribute", which needs no registration."""
-        return self._guest(target, target, "this path")
+        return self._guest(target, target, "")
 
     def usable(self, guests_only: bool = False) -> dict[str, T]:
         """Import and return things by name, without the guests that `faults` names."""
@@ -141,17 +141,19 @@ class Registry(Generic[T]):
             thing = imported(target)
         # Code of another package may fail in any way.
         except Exception as error:
+            whose = f"{name!r} of {plugin} cannot be imported from {target}"
             raise PluginError(
-                f"{name!r} of {plugin} cannot be imported from {target} "
-                f"({type(error).__name__}: {error}); repair or remove that package"
+                f"{whose if plugin else repr(target) + ' cannot be imported'} "
+                f"({type(error).__name__}: {error}); "
+                + ("repair or remove that package" if plugin else "install it, or set PYTHONPATH")
             ) from error
         return self._checked(name, thing, plugin)
 
     def _checked(self, name: str, thing: T, plugin: str) -> T:
         if not self._accepts(thing):
             raise PluginError(
-                f"{name!r} of {plugin} is a {type(thing).__name__}, expected {self._expected}; "
-                "correct that package"
+                f"{name!r} of {plugin or 'this path'} is a {type(thing).__name__}, expected "
+                f"{self._expected}; correct that package"
             )
         return thing
 

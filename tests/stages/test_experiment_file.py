@@ -57,7 +57,7 @@ def test_a_file_replaces_the_entry_of_its_name(copy: Path, pipeline: Call) -> No
         ("a: [", "mine.yaml is not YAML"),
         ("{}", "no preset is called 'mine'"),
         ("head: ridge", "'mine' sets a head without a preset, so it needs `images`"),
-        ("head: mine.head:HEAD\nimages: a\ncaptions: b", "'mine.head:HEAD' of this path cannot be"),
+        ("head: mine.head:HEAD\nimages: a\ncaptions: b", "'mine.head:HEAD' cannot be imported ("),
         ("preset: vsepp\nsettings: {dims: 8}", "has no setting 'dims'"),
     ],
 )  # fmt: skip

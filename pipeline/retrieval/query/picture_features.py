@@ -82,10 +82,12 @@ def _network(
             "not embedded; search with the id of an embedded clip"
         )
     if not is_image_recipe(side.name):
+        plugin = side.recipe.get("plugin")
+        why = "that no recipe of `pipeline list recipes` makes"
+        why = f"of {plugin}, which is not installed or registered" if plugin else why
         raise EmbeddingsError(
-            f"{user} uses {side.name!r}, features that no recipe of `pipeline list recipes` "
-            "makes, so image files cannot be embedded; search with the id of an image that is "
-            "embedded already"
+            f"{user} uses {side.name!r}, features {why}, so image files cannot be embedded; search "
+            "with the id of an image that is embedded already"
         )
     recipe = resolved_like(side.name, side.recipe)
     source = weights or ("imagenet" if side.weights == recipe.weights else side.weights)

@@ -187,7 +187,8 @@ def report_on(
 
 def unknown_to_all(reports: Iterable[VocabularyReport]) -> set[int]:
     """Return the positions of the captions without a known word in any part, from their reports."""
-    return set.intersection(*(set(report.unknown_captions) for report in reports))
+    unknown = [{*report.unknown_captions} for report in reports]
+    return set.intersection(*unknown) if unknown else set()  # an encoder may know every text
 
 
 def report_on_texts(
