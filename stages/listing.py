@@ -99,7 +99,7 @@ def encoders() -> list[Row]:
         *rows,
         _row("open-clip:MODEL.TAG", "text tower of an open_clip model", tokenizer="its own"),
         _row(
-            "sentence-transformer:MODEL", "a sentence transformer: folder or package",
+            "sentence-transformer:MODEL", "a sentence transformer: folder, package or hub",
             tokenizer="its own",
         ),
     ]  # fmt: skip

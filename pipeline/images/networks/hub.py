@@ -2,10 +2,13 @@
 
 import importlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
+"""A name on the hub, with its owner or, of the oldest models, without."""
 
 _SECONDS = 4.0
 
@@ -70,6 +73,27 @@ def hub_file(repository: str, names: Iterable[str]) -> Path:
         f"{' or '.join(names)} of {repository} are not in the cache of huggingface_hub and cannot "
         f"be downloaded ({reason})"
     )
+
+
+def hub_folder(repository: str, wanted: Callable[[list[str]], list[str]]) -> Path:
+    """Download the files that `wanted` chooses; return their folder, or raise OSError."""
+    hub: Any = importlib.import_module("huggingface_hub")
+    try:
+        with hub_or_cache():
+            names = wanted(hub.list_repo_files(repository))
+            return Path(hub.snapshot_download(repository, allow_patterns=names))
+    # The hub's client raises errors of several libraries.
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise OSError(
+            f"the files of {repository} are not in the cache of huggingface_hub and cannot be "
+            f"downloaded ({reason})"
+        ) from error
+
+
+def download_remedy(repository: str) -> str:
+    """Return how to fill the cache for a machine without access to the hub."""
+    return f"on a machine with access, `hf download {repository}`, then {cache_remedy(repository)}"
 
 
 def cache_remedy(repository: str) -> str:

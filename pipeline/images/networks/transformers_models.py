@@ -6,7 +6,6 @@ model is never run.
 
 import importlib
 import logging
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from torch import nn
 
 from pipeline.images.networks import WeightsError
 from pipeline.images.networks.checkpoints import State, read_checkpoint, sha256_of_weights
-from pipeline.images.networks.hub import cache_remedy, cached_file, hub_file
+from pipeline.images.networks.hub import HUB_ID, cached_file, download_remedy, hub_file
 from pipeline.images.networks.random_weights import seed_of, seeded_state
 from pipeline.images.networks.state_dicts import Weights, state_sha256
 from pipeline.store.errors import UnknownName
@@ -27,7 +26,6 @@ from pipeline.store.files import parse_json
 
 PREFIX, _NEED = "transformers:", "models of transformers need"
 
-_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 _INDEX = ".index.json"
 # The library's own files, the safe format first.
 WEIGHT_FILES = [
@@ -49,7 +47,7 @@ class TransformersModel:
     def cached(self, *names: str) -> Path | None:
         """Return the first of these files that is on this machine."""
         if not Path(self.source).is_dir():
-            return cached_file(self.source, names) if _HUB_ID.fullmatch(self.source) else None
+            return cached_file(self.source, names) if HUB_ID.fullmatch(self.source) else None
         return next((path for name in names if (path := Path(self.source, name)).is_file()), None)
 
     def file(self, *names: str) -> Path:
@@ -61,7 +59,7 @@ class TransformersModel:
                 f"the folder {self.source} has no {' or '.join(names)}; it must have the files of "
                 "save_pretrained of the model and of its image processor or tokenizer"
             )
-        if not _HUB_ID.fullmatch(self.source):
+        if not HUB_ID.fullmatch(self.source):
             raise UnknownName(
                 f"{self.source!r} is neither a folder nor a name on the hub, such as "
                 "transformers:facebook/dinov2-base"
@@ -70,8 +68,7 @@ class TransformersModel:
             return hub_file(self.source, names)
         except OSError as error:
             raise WeightsError(
-                f"{error}; on a machine with access, `hf download {self.source}`, then "
-                f"{cache_remedy(self.source)}, or pass a folder"
+                f"{error}; {download_remedy(self.source)}, or pass a folder"
             ) from error
 
     def architecture(self) -> tuple[Any, Any]:

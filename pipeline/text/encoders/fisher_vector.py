@@ -183,8 +183,9 @@ def _codebook(
     """Return the codebook in the folder of shared ones, or fit it and save it there."""
     shared = None
     if fitting.codebooks is not None:
-        name = f"{kind}-{options.components}-{vectors.name}.safetensors"
-        shared = fitting.codebooks / name
+        # A name on the hub has a slash.
+        source = vectors.name.replace("/", "--")
+        shared = fitting.codebooks / f"{kind}-{options.components}-{source}.safetensors"
         if shared.exists():
             fitting.monitor.log(f"using the {kind} codebook of {shared}")
             return load_codebook(shared, vectors)

@@ -32,7 +32,7 @@ _BUILTIN: dict[str, Kind] = {
     "tags": Kind("tags:TagIds", "ids of the words' part-of-speech tags"),
     "open-clip": Kind("open_clip:OpenClipText", "text tower of an open_clip model"),
     "sentence-transformer": Kind(
-        "sentence_transformer:SentenceTransformer", "a sentence transformer: folder or package"
+        "sentence_transformer:SentenceTransformer", "a sentence transformer: folder, package or hub"
     ),
     "concatenation": Kind("concatenation:Concatenation", "rows of several encoders"),
     "pca": Kind("pca:Pca", "principal components of rows"),

@@ -18,7 +18,7 @@ FASTTEXT_MAGIC = (793712314).to_bytes(4, "little")
 """The first four bytes of fastText models."""
 
 SENTENCE_TRANSFORMER = "sentence-transformer:"
-"""Prefix of sentence transformers, followed by a folder or package."""
+"""Prefix of sentence transformers, followed by a folder, a package or a name on the hub."""
 
 _SUFFIXES = (".txt", ".vec", ".bin", SUFFIX)
 
@@ -36,8 +36,8 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
       its magic number, which also has vectors for out-of-vocabulary words, the mean of their
       n-grams' vectors: they are last, sorted;
     - a path ending in .safetensors, which `save_vectors` wrote;
-    - "sentence-transformer:" and a folder or a package: each word without an unknown piece is
-      encoded as a sentence of its own, sorted.
+    - "sentence-transformer:" and a folder, a package or a name on the hub: each word without an
+      unknown piece is encoded as a sentence of its own, sorted.
 
     Words are compared exactly: lower-cased tokens do not match capitalised words of a cased file. A
     file is streamed, and only requested rows are parsed and kept in memory; a fastText model is
