@@ -28,9 +28,11 @@ BUDGET = {
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
     # 135 more: an encoder in a loop of one's own.
     # 445 more: image models of transformers. 280 more: several layers in one pass.
-    "images": 7020,  # to become 5,300
+    # 18 more: downloads of whole folders of the hub.
+    "images": 7038,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
-    "text": 6345,  # to become 5,900
+    # 80 more: sentence transformers of the hub, and by pooling.
+    "text": 6425,  # to become 5,900
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     "heads": 7936,  # to become 7,600
@@ -59,7 +61,8 @@ BUDGET = {
     # 53 lines more: an experiment in a file of its own.
     # 161 more: images inside of files.
     # 93 more: a guest package in the environment of the wheel, and removed from it.
-    "tests": 43320,  # to become 27,000
+    # 165 more: sentence transformers in a cache of links, and by pooling.
+    "tests": 43485,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

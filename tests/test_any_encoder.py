@@ -85,7 +85,7 @@ def test_caption_features_of_any_encoder(
     if not options:
         (tmp_path / "small").mkdir()
         (tmp_path / "small" / "modules.json").write_text('[{"path": ""}]')
-        monkeypatch.setattr(sentence_model, "_load", lambda folder: StandIn())
+        monkeypatch.setattr(sentence_model, "_load", lambda *_: StandIn())
         encoder = f"sentence-transformer:{tmp_path / 'small'}"
     are_like_any(partial(encode, dataset, encoder=encoder, **options), tmp_path, shape)
 

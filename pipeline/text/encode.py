@@ -57,12 +57,12 @@ def encode(
     captions : Captions or None. Captions to encode and to fit on; None: defaults.
     storage, place, monitor : see `pipeline.make_features`.
     options : object. Options of the encoder; None selects the default. `tokenizer`, `vocabulary`,
-        `layout`, `max_length`, `weights` and `tagger` apply to every encoder that has them;
-        `vectors` is a source of `load_vectors` (default: packaged GloVe), `wordnet` the folder of a
-        WordNet, and `pca` the number of principal components. Codebooks have `components`,
-        `sample`, `seed` and `codebook_words`, the words to fit on: all of the "source", or those of
-        the "training" captions. The latter is the default for stored vectors, which have the words
-        of all splits, and for sentence transformers, which have no word list.
+        `layout`, `max_length`, `weights`, `pooling` and `tagger` apply to every encoder that has
+        them; `vectors` is a source of `load_vectors` (default: packaged GloVe), `wordnet` the
+        folder of a WordNet, and `pca` the number of principal components. Codebooks have
+        `components`, `sample`, `seed` and `codebook_words`, the words to fit on: all of the
+        "source", or those of the "training" captions. The latter is the default for stored vectors,
+        which have the words of all splits, and for sentence transformers, which have no word list.
 
     Returns
     -------

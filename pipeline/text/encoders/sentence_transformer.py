@@ -1,6 +1,7 @@
 """Sentence transformers, with their own tokenizer, pooling and normalisation."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -8,16 +9,28 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.text.encoders.base import Encoder, VocabularyReport, Words, report_on_pieces
-from pipeline.text.encoders.options import EncoderOptions
+from pipeline.text.encoders.options import EncoderOptions, encoder_option
 
 if TYPE_CHECKING:
     from pipeline.text.sentence_model import SentenceModel
 
 
+@dataclass(frozen=True)
+class SentenceTransformerOptions(EncoderOptions):
+    """Options of `SentenceTransformer`."""
+
+    pooling: str | None = encoder_option(
+        None,
+        choices=("mean", "cls", "max"),
+        help="Sentence transformers: pooling of the tokens of a model of transformers, without "
+        "modules.json.  [default: that of the model]",
+    )
+
+
 class SentenceTransformer(Encoder):
     """The sentence vectors of a model; captions longer than its context are truncated."""
 
-    Options: ClassVar = EncoderOptions
+    Options: ClassVar = SentenceTransformerOptions
     named_by_model: ClassVar = True
 
     def __init__(self, model: "SentenceModel") -> None:
@@ -30,16 +43,17 @@ class SentenceTransformer(Encoder):
         self.memory = model.memory
 
     @classmethod
-    def load(cls, options: EncoderOptions, folder: Path, words: Words) -> Self:
+    def load(cls, options: SentenceTransformerOptions, folder: Path, words: Words) -> Self:
         # Imported here: it imports torch.
         from pipeline.text.sentence_model import sentence_model
 
-        return cls(sentence_model(options.model))
+        return cls(sentence_model(options.model, options.pooling))
 
     def recipe(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "encoder": "sentence-transformer",
+            **({"pooling": self.model.pooling} if self.model.pooling else {}),
             "prompt": self.model.prompt,
             "max_length": self.model.max_length,
             "too long": "last word pieces cut off",

@@ -93,7 +93,7 @@ def _encode_words(source: str, keep: frozenset[str] | None) -> WordVectors:
     # Imported here: it imports torch, and only this source needs it.
     from pipeline.text.sentence_model import sentence_model
 
-    model = sentence_model(source)
+    model = sentence_model(source, None)
     pieces = model.pieces(sorted(keep))
     words = [w for w, p in zip(sorted(keep), pieces, strict=True) if {*p} - {model.unknown}]
     return WordVectors(

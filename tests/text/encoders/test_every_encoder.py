@@ -26,7 +26,7 @@ from tests.text.test_sentence_model import StandIn
 OTHERS: dict[str, Any] = {
     "tokenizer": "whitespace", "wordnet": "dict", "vectors": "other.txt", "vocabulary": "top-3",
     "components": 4, "sample": 399, "seed": 9, "codebook_words": "training", "layout": "yan",
-    "max_length": 7, "tagger": "spacy", "weights": "random:1", "pca": 2,
+    "max_length": 7, "tagger": "spacy", "weights": "random:1", "pca": 2, "pooling": "cls",
 }  # fmt: skip
 
 CASES: dict[str, dict[str, Any]] = {
@@ -52,7 +52,7 @@ def case(
             pytest.importorskip("huggingface_hub")
             (folder / "small").mkdir()
             (folder / "small" / "modules.json").write_text('[{"path": ""}]')
-            patch.setattr(sentence_model, "_load", lambda folder: StandIn())
+            patch.setattr(sentence_model, "_load", lambda *_: StandIn())
             name = f"sentence-transformer:{folder / 'small'}"
         yield EncoderCase.fitted(name, folder / "fitted", **CASES[request.param])
 
