@@ -49,6 +49,8 @@ TARGETS: Mapping[str, Sequence[str]] = {
     "text/fisher/codebook.py": ("text/fisher/test_codebook.py",),
     "text/fisher/gradients.py": ("text/fisher/test_gradients.py",),
 }
+# mutmut keeps every mutant of a function, with its docstring, in the module: this test counts them.
+_COUNTS_EXAMPLES = "tests/heads/losses/test_ranking.py::test_examples_of_docstrings_run"
 _COPIED = ("bench", "docs", "dvc.yaml", "params.yaml", "stages")  # that tests read
 KILLED = ("killed", "timeout")
 _NONE = "no mutant has this name"
@@ -99,6 +101,7 @@ def copy_project(copy: Path, modules: Sequence[str]) -> None:
         "only_mutate": [f"pipeline/{module}" for module in modules],
         "also_copy": list(_COPIED),
         "pytest_add_cli_args_test_selection": tests,
+        "pytest_add_cli_args": [f"--deselect={_COUNTS_EXAMPLES}"],
         "use_git_change_detection": False,
         "timeout_constant": 30,  # a process of pytest takes seconds before its first test
     }
