@@ -45,7 +45,10 @@ TARGETS: Mapping[str, Sequence[str]] = {
         "store/builder/test_existing.py",
         "store/builder/test_update.py",
     ),
-    "text/encoders/fisher_vector.py": ("text/encoders/test_fisher_vector.py",),
+    "text/encoders/fisher_vector.py": (
+        "text/encoders/test_fisher_vector.py",
+        "text/test_fitted.py",
+    ),
     "text/fisher/codebook.py": ("text/fisher/test_codebook.py",),
     "text/fisher/gradients.py": ("text/fisher/test_gradients.py",),
 }
