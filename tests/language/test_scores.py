@@ -78,7 +78,8 @@ def test_a_caption_that_is_longer_than_its_reference_has_no_bonus() -> None:
     assert bleu(captions, references) == pytest.approx([*expected, 0])
 
 
-def test_a_caption_of_one_word_has_the_first_order_of_cider_in_full() -> None:
+def test_captions_of_one_word_have_the_first_order_in_full_and_no_other() -> None:
+    assert bleu([["dog"]], [[["dog"]]]) == [1, 0, 0, 0]
     assert cider_d([["dog"], ["cat"]], [[["dog"]], [["cat"]]]) == pytest.approx([2.5, 2.5])
 
 

@@ -13,6 +13,7 @@ from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.options import EncoderOptions
 from pipeline.text.encoders.plan_json import options_of, plan_of
 from pipeline.text.encoders.registry import encoder_options
+from pipeline.text.fisher.codebook import fit_codebook, load_codebook
 from pipeline.text.fitted import ENCODER_FILE, FORMAT, FORMAT_VERSION, load_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.vectors import load_vectors, save_vectors
@@ -63,6 +64,14 @@ def test_a_codebook_serves_stored_vectors_of_the_same_source_only(tmp_path: Path
     save_vectors(own, type(stored)("own", stored.words, stored.matrix * 2, "0" * 64, "0" * 64))
     with pytest.raises(EncoderError, match="was fitted on the word vectors"):
         fit(options, tmp_path / "three", codebooks=books)
+
+
+def test_a_codebook_of_training_words_has_seen_no_others(tmp_path: Path) -> None:
+    options = encoder_options("fv-gmm", **FISHER, codebook_words="training")
+    fit(options, tmp_path / "f", CAPTIONS[:20])
+    words = load_vectors("glove-6b-50d", options.words_of(CAPTIONS[:20]))
+    fitted = load_codebook(tmp_path / "f" / "codebook-gmm.safetensors", words)
+    assert fitted.sha256 == fit_codebook(words, "gmm", 3, seed=0, sample=400).sha256
 
 
 def test_what_cannot_be_fitted_is_refused_before_work(tmp_path: Path) -> None:

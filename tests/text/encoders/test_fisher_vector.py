@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.store.hashing import canonical_json, recipe_hash
+from pipeline.store.hashing import canonical_json, recipe_hash, sha256_of_json
 from pipeline.text import EncoderError
 from pipeline.text.encoders import fisher_vector as fisher_encoder
 from pipeline.text.encoders.base import CaptionEncoder
@@ -108,7 +108,8 @@ def test_name_and_recipe_tell_encoders_apart(
     hashes = {recipe_hash(encoder.recipe(), encoder.weights[1]) for encoder in encoders}
     assert len(hashes) == len(encoders)
     assert both.name == "fv-gmm-hglmm-toy"
-    assert both.weights[0] == "toy, gmm+hglmm"
+    made_from = {"vectors": vectors.sha256, "codebooks": [gmm.sha256, hglmm.sha256]}
+    assert both.weights == ("toy, gmm+hglmm", sha256_of_json(made_from))
     assert canonical_json(both.recipe())
     fitted = {"vectors": "toy", "source_sha256": "ab" * 32, "sample": 200, "seed": 0}
     ica = {"ica_converged": True, "ica_iterations": both.codebooks[0].metadata.ica_iterations}
