@@ -62,7 +62,8 @@ BUDGET = {
     # 161 more: images inside of files.
     # 93 more: a guest package in the environment of the wheel, and removed from it.
     # 165 more: sentence transformers in a cache of links, and by pooling.
-    "tests": 43485,  # to become 27,000
+    # 11 more: mutants that had survived.
+    "tests": 43496,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
