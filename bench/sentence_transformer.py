@@ -31,7 +31,7 @@ def main() -> None:
     options = parser.parse_args()
     texts = read_manifest(options.dataset).captions().texts[: options.captions]
     model = sentence_model.sentence_model(options.model)
-    size = sentence_model._ROWS
+    size = sentence_model.ROWS
     programs: dict[str, Callable[[], np.ndarray]] = {
         "library": lambda: np.asarray(
             model._model.encode(texts, batch_size=size, show_progress_bar=False)

@@ -98,6 +98,7 @@ def encoders() -> list[Row]:
     return [
         *rows,
         _row("open-clip:MODEL.TAG", "text tower of an open_clip model", tokenizer="its own"),
+        _row("transformers:ID", "text tower of a dual encoder", tokenizer="its own"),
         _row(
             "sentence-transformer:MODEL", "a sentence transformer: folder, package or hub",
             tokenizer="its own",

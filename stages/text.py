@@ -22,7 +22,8 @@ _encoder_options = section("Encoder", *map(option_like, settable_fields().values
 @option(
     "--encoder",
     f"Sentence encoder, or several concatenated: {', '.join(encoders())}, "
-    "open-clip:MODEL.TAG, or sentence-transformer:MODEL, a folder, a package or a name on the hub.",
+    "open-clip:MODEL.TAG, transformers:ID, or sentence-transformer:MODEL; ID and MODEL are a "
+    "folder or a name on the hub, MODEL also a package.",
     required=True,
     metavar="NAME[+NAME...]",
 )

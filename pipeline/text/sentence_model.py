@@ -37,10 +37,10 @@ _OWNER = "sentence-transformers"
 _EXPORTS = ("onnx", "openvino")  # folders of the same network in other formats
 # Texts per batch, a constant: products of other sizes may be summed in another order, which would
 # change a row's last bits. One text therefore costs as much as a batch.
-_ROWS = 16
+ROWS = 16
 # Batches to tokenize ahead.
 _AHEAD = 64
-_ACTIVATIONS = 24  # numbers in memory per token and unit of width while a layer is computed
+ACTIVATIONS = 24  # numbers in memory per token and unit of width while a layer is computed
 _UNLIMITED = 1 << 24  # tokenizers without a limit have a larger one
 
 
@@ -106,7 +106,7 @@ class SentenceModel:
         """Upper bound of the memory of network and concurrent batches, in bytes."""
         parameters = sum(p.numel() * p.element_size() for p in self._model.parameters())
         length = self.max_length or 0
-        return parameters + self._threads * 4 * _ROWS * length * self.dim * _ACTIVATIONS
+        return parameters + self._threads * 4 * ROWS * length * self.dim * ACTIVATIONS
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one row per text, (texts, dim) float32, independent of the other texts.
@@ -117,7 +117,7 @@ class SentenceModel:
         if not len(texts):
             return rows
         with one_core_each(), ThreadPoolExecutor(self._threads) as pool:
-            batches = list(_batches(self._lengths(texts)))
+            batches = list(batches_of(self._lengths(texts).tolist()))
             for start in range(0, len(batches), _AHEAD):
                 ahead = batches[start : start + _AHEAD]
                 # Tokenize first: the tokenizer is not thread-safe.
@@ -157,7 +157,7 @@ class SentenceModel:
 
     def _tokens(self, texts: Sequence[str]) -> dict[str, Any]:
         """Return the network's input for a batch, padded to its fixed size."""
-        filled = [*texts, *[texts[0]] * (_ROWS - len(texts))]
+        filled = [*texts, *[texts[0]] * (ROWS - len(texts))]
         tokens: dict[str, Any] = self._model.preprocess(filled, prompt=self.prompt or None)
         return tokens
 
@@ -326,11 +326,11 @@ def _require_weights(folder: Path) -> None:
         )
 
 
-def _batches(lengths: npt.NDArray[np.int64]) -> Iterator[list[int]]:
-    """Yield the positions of texts of one length, at most `_ROWS` of them, the longest first."""
+def batches_of(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the positions of texts of one length, at most `ROWS` of them, the longest first."""
     positions: dict[int, list[int]] = defaultdict(list)
-    for position, length in enumerate(lengths.tolist()):
+    for position, length in enumerate(lengths):
         positions[length].append(position)
     for length in sorted(positions, reverse=True):
-        for start in range(0, len(positions[length]), _ROWS):
-            yield positions[length][start : start + _ROWS]
+        for start in range(0, len(positions[length]), ROWS):
+            yield positions[length][start : start + ROWS]

@@ -1,4 +1,4 @@
-"""Features of an open_clip model through all commands, without training."""
+"""Features of a model of open_clip or transformers through all commands, without training."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ import yaml
 
 from pipeline.store.shards.index import read_index
 from tests.images.networks.factories import add_tiny_models
+from tests.images.networks.tiny_transformers import save_dual
 from tests.project import Call
 
 CLIP = "open-clip:tiny-vit"
@@ -47,3 +48,19 @@ def test_both_sides_are_of_one_model(
     assert "made: nothing" in pipeline("run", "zero-shot").stderr
     for command in ("train", "embed"):
         assert pipeline(command, "--experiment", "zero-shot").status == 0
+
+
+def test_a_model_of_transformers_is_ranked_and_evaluated(project: Path, pipeline: Call) -> None:
+    pytest.importorskip("transformers", reason="needs the extra [transformers]")
+    name = f"transformers:{save_dual(Path('models/clip'), 'clip')}"
+    params = yaml.safe_load(Path("params.yaml").read_text())
+    params["caption_features"] = {"clip": {"encoder": name}}
+    params["experiments"] = {"zero-shot": {"images": name, "captions": "clip"}}
+    params["ensembles"] = {}
+    Path("params.yaml").write_text(yaml.safe_dump(params))
+    ran = pipeline("run", "zero-shot")
+    assert (ran.status, "| zero-shot " in ran.stdout) == (0, True), ran.stderr
+    table = pipeline("evaluate")
+    assert (table.status, "| zero-shot " in table.stdout) == (0, True), table.stderr
+    found = pipeline("search", "a red ball", "--experiment", "zero-shot", "--top", 3)
+    assert (found.status, len(found.stdout.splitlines()) >= 3) == (0, True), found.stderr

@@ -38,8 +38,8 @@ class ZeroShotHead:
             raise HeadError(
                 "head 'zero-shot' is not trained, so both sides need one model with the same "
                 f"weights; found images {_origin(images)} and captions {_origin(captions)}; "
-                "extract both with the same open-clip:MODEL and weights, or use a trained head "
-                "such as cca"
+                "extract both with the same open-clip:MODEL or transformers:MODEL and weights, or "
+                "use a trained head such as cca"
             )
         if dims[0] != dims[1]:
             raise HeadError(

@@ -14,7 +14,12 @@ from pipeline.images.backbones.backbone import Backbone, Library
 from pipeline.images.backbones.transformers_processors import preprocessing
 from pipeline.images.layer_recipes import at_layer
 from pipeline.images.networks.state_dicts import Weights
-from pipeline.images.networks.transformers_models import PREFIX, WEIGHT_FILES, TransformersModel
+from pipeline.images.networks.transformers_models import (
+    PREFIX,
+    WEIGHT_FILES,
+    TransformersModel,
+    is_dual,
+)
 from pipeline.images.recipes.layers import POOLS, ROW_AXES, LayerName, layout_of
 from pipeline.images.recipes.schema import Recipe, RecipeError
 from pipeline.store.errors import PipelineError
@@ -77,7 +82,7 @@ def _at(base: Recipe, name: LayerName, backbone: Backbone) -> Recipe:
                 "as -pool, the mean of its cells"
             )
         return at_layer(base, name._replace(pool="class"), backbone, HIDDEN)
-    return replace(at_layer(base, name, backbone, ROW), norm="l2" if _is_dual(net) else "none")
+    return replace(at_layer(base, name, backbone, ROW), norm="l2" if is_dual(net) else "none")
 
 
 def transformers_backbone(name: str) -> Backbone:
@@ -107,7 +112,7 @@ def _load(name: str, source: str) -> Weights:
 def _image_side(whole: Any) -> nn.Module:
     """Return the part of a model that images pass through, with methods that return tensors."""
     net = whole
-    if _is_dual(net):
+    if is_dual(net):
         # Also without the scale of the loss.
         for name in [n for n, _ in net.named_children() if n.startswith("text")]:
             delattr(net, name)
@@ -117,20 +122,15 @@ def _image_side(whole: Any) -> nn.Module:
         # For a task, of which the library leaves out the head and perhaps an untrained pooler.
         net = net.base_model
     kind = net.config.model_type
-    if kind in _RANDOM or not (_is_dual(net) or net.main_input_name == "pixel_values"):
+    if kind in _RANDOM or not (is_dual(net) or net.main_input_name == "pixel_values"):
         reason = _RANDOM.get(kind, f"reads {net.main_input_name}, not images alone")
         raise RecipeError(f"{type(whole).__name__} {reason}; choose an image model of transformers")
     net.forward, net.last_hidden_state = partial(_row, net), partial(_hidden, net)
     return cast(nn.Module, net)
 
 
-def _is_dual(net: Any) -> bool:
-    """Return whether a model embeds images and texts in one space."""
-    return hasattr(net, "get_image_features") and hasattr(net, "get_text_features")
-
-
 def _output(net: Any, pixels: Tensor) -> Any:
-    if _is_dual(net):
+    if is_dual(net):
         return net.get_image_features(pixel_values=pixels)
     # The class's own; that of the network is `_row` or `_hidden`.
     return type(net).forward(net, pixel_values=pixels)

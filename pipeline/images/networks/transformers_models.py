@@ -17,7 +17,7 @@ from torch import nn
 
 from pipeline.images.networks import WeightsError
 from pipeline.images.networks.checkpoints import State, read_checkpoint, sha256_of_weights
-from pipeline.images.networks.hub import HUB_ID, cached_file, download_remedy, hub_file
+from pipeline.images.networks.hub import HUB_ID, cached_file, download_remedy, hub_file, hub_folder
 from pipeline.images.networks.random_weights import seed_of, seeded_state
 from pipeline.images.networks.state_dicts import Weights, state_sha256
 from pipeline.store.errors import UnknownName
@@ -31,6 +31,10 @@ _INDEX = ".index.json"
 WEIGHT_FILES = [
     name + end for name in ("model.safetensors", "pytorch_model.bin") for end in ("", _INDEX)
 ]
+_VOCABULARIES = (
+    "tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model",
+    "tokenizer.model",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,18 @@ class TransformersModel:
                 f"{error}; {download_remedy(self.source)}, or pass a folder"
             ) from error
 
+    def tokenizer_folder(self) -> Path:
+        """Return the folder with the files of its tokenizer, downloaded if needed."""
+        vocabulary = self.cached(*_VOCABULARIES)
+        if Path(self.source).is_dir() or (vocabulary and self.cached("tokenizer_config.json")):
+            return self.file(*_VOCABULARIES).parent
+        try:
+            return hub_folder(self.source, lambda names: [n for n in names if _is_of_tokenizer(n)])
+        except OSError as error:
+            raise WeightsError(
+                f"{error}; {download_remedy(self.source)}, or pass a folder"
+            ) from error
+
     def architecture(self) -> tuple[Any, Any]:
         """Return the class that the weights were saved from, and its configuration."""
         path, library = self.file("config.json"), require("transformers", _NEED)
@@ -106,8 +122,12 @@ class TransformersModel:
         a `.safetensors`, `.bin`, `.pth` or `.pt` file with the names of `save_pretrained`.
         """
         if source.startswith("random:"):
-            state = seeded_state(self.build(part), seed_of(source), "")
-            return Weights(source, state_sha256(state), state)
+            whole = self.build(_whole)
+            # Both sides of a dual encoder have the weights, and the SHA-256, of one model.
+            net = whole if is_dual(whole) else part(whole)
+            state = seeded_state(net, seed_of(source), "")
+            names = part(whole).state_dict()
+            return Weights(source, state_sha256(state), {name: state[name] for name in names})
         own = source == "pretrained"
         path = self._weights() if own else Path(source)
         # As a rule there is one; others are averages or of a training program.
@@ -147,6 +167,19 @@ class TransformersModel:
                 f"{'; '.join(faults[:5])}; pass the weights of that network"
             )
         return state
+
+
+def _whole(net: nn.Module) -> nn.Module:
+    return net
+
+
+def _is_of_tokenizer(name: str) -> bool:
+    return "/" not in name and name.endswith((".json", ".txt", ".model"))
+
+
+def is_dual(net: Any) -> bool:
+    """Return whether a model embeds images and texts in one space."""
+    return hasattr(net, "get_image_features") and hasattr(net, "get_text_features")
 
 
 @contextmanager

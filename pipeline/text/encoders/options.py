@@ -158,6 +158,17 @@ def tokenizer_option(default: str = "treebank") -> Any:
 
 
 @dataclass(frozen=True)
+class TowerOptions(EncoderOptions):
+    """Options of the text tower of a library's model."""
+
+    weights: str = encoder_option(
+        "pretrained",
+        help="Models of open_clip and transformers: PATH of a weights file, or random:SEED.  "
+        "[default: those that the encoder's name states]",
+    )
+
+
+@dataclass(frozen=True)
 class WordOptions(EncoderOptions):
     """Options of an encoder of words: their tokenizer."""
 

@@ -31,6 +31,9 @@ _BUILTIN: dict[str, Kind] = {
     "token-ids": Kind("token_ids:TokenIds", "ids of the words in order"),
     "tags": Kind("tags:TagIds", "ids of the words' part-of-speech tags"),
     "open-clip": Kind("open_clip:OpenClipText", "text tower of an open_clip model"),
+    "transformers": Kind(
+        "transformers_text:TransformersTextTower", "text tower of a dual encoder of transformers"
+    ),
     "sentence-transformer": Kind(
         "sentence_transformer:SentenceTransformer", "a sentence transformer: folder, package or hub"
     ),

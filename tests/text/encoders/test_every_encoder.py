@@ -19,6 +19,7 @@ from pipeline.text.fitted import LoadedEncoder, load_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.vectors import WordVectors
 from tests.images.networks.factories import add_tiny_models
+from tests.images.networks.tiny_transformers import save_dual
 from tests.project import Recorder
 from tests.text.test_sentence_model import StandIn
 
@@ -35,6 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
     "bow+mean+token-ids": {"vocabulary": "min-2"},
     "tfidf+fv-lmm": {"sample": 400, "components": 3, "pca": 30, "codebook_words": "training"},
     "open-clip:tiny-vit": {"weights": "random:0"},
+    "transformers:small": {},
     "sentence-transformer:small": {},
 }
 
@@ -48,6 +50,9 @@ def case(
         if name.startswith("open-clip"):
             pytest.importorskip("open_clip")
             add_tiny_models(folder)
+        if name.startswith("transformers"):
+            pytest.importorskip("transformers")
+            name = f"transformers:{save_dual(folder / 'small', 'clip')}"
         if name.startswith("sentence-transformer"):
             pytest.importorskip("huggingface_hub")
             (folder / "small").mkdir()
