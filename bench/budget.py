@@ -29,10 +29,12 @@ BUDGET = {
     # 135 more: an encoder in a loop of one's own.
     # 445 more: image models of transformers. 280 more: several layers in one pass.
     # 18 more: downloads of whole folders of the hub.
-    "images": 7038,  # to become 5,300
+    # 45 more: tokenizers of transformers, and CLIP of sentence-transformers.
+    "images": 7083,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
-    "text": 6425,  # to become 5,900
+    # 200 more: text towers of transformers.
+    "text": 6625,  # to become 5,900
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     "heads": 7936,  # to become 7,600
@@ -51,7 +53,8 @@ BUDGET = {
     # and commands of their readers.
     # 81 more: an experiment in a file of its own.
     # 25 more: an experiment of params.yaml without its package stops no other run.
-    "stages": 5305,
+    # 2 more: a line in the list of encoders, and its help.
+    "stages": 5307,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -63,7 +66,8 @@ BUDGET = {
     # 93 more: a guest package in the environment of the wheel, and removed from it.
     # 165 more: sentence transformers in a cache of links, and by pooling.
     # 11 more: mutants that had survived.
-    "tests": 43496,  # to become 27,000
+    # 287 more: text towers of transformers.
+    "tests": 43783,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -27,6 +27,8 @@ from pipeline.store.files import parse_json
 PREFIX, _NEED = "transformers:", "models of transformers need"
 
 _INDEX = ".index.json"
+# Folder of CLIP and its processor in a sentence transformer of earlier versions of that library.
+_INNER = "0_CLIPModel"
 # The library's own files, the safe format first.
 WEIGHT_FILES = [
     name + end for name in ("model.safetensors", "pytorch_model.bin") for end in ("", _INDEX)
@@ -50,6 +52,7 @@ class TransformersModel:
 
     def cached(self, *names: str) -> Path | None:
         """Return the first of these files that is on this machine."""
+        names = _also_inside(names)
         if not Path(self.source).is_dir():
             return cached_file(self.source, names) if HUB_ID.fullmatch(self.source) else None
         return next((path for name in names if (path := Path(self.source, name)).is_file()), None)
@@ -69,7 +72,7 @@ class TransformersModel:
                 "transformers:facebook/dinov2-base"
             )
         try:
-            return hub_file(self.source, names)
+            return hub_file(self.source, _also_inside(names))
         except OSError as error:
             raise WeightsError(
                 f"{error}; {download_remedy(self.source)}, or pass a folder"
@@ -81,7 +84,8 @@ class TransformersModel:
         if Path(self.source).is_dir() or (vocabulary and self.cached("tokenizer_config.json")):
             return self.file(*_VOCABULARIES).parent
         try:
-            return hub_folder(self.source, lambda names: [n for n in names if _is_of_tokenizer(n)])
+            hub_folder(self.source, lambda names: [n for n in names if _is_of_tokenizer(n)])
+            return self.file(*_VOCABULARIES).parent
         except OSError as error:
             raise WeightsError(
                 f"{error}; {download_remedy(self.source)}, or pass a folder"
@@ -137,9 +141,9 @@ class TransformersModel:
 
     def _weights(self) -> Path:
         """Return the file with the weights, or the folder with all that an index names."""
-        if Path(self.source).is_dir():
-            return Path(self.source)
         path = self.file(*WEIGHT_FILES)
+        if Path(self.source).is_dir():
+            return path.parent
         if not path.name.endswith(_INDEX):
             return path
         for name in {*parse_json(path.read_text(encoding="utf-8"))["weight_map"].values()}:
@@ -173,8 +177,13 @@ def _whole(net: nn.Module) -> nn.Module:
     return net
 
 
+def _also_inside(names: tuple[str, ...]) -> tuple[str, ...]:
+    return *names, *(f"{_INNER}/{name}" for name in names)
+
+
 def _is_of_tokenizer(name: str) -> bool:
-    return "/" not in name and name.endswith((".json", ".txt", ".model"))
+    own = "/" not in name.removeprefix(f"{_INNER}/")
+    return own and name.endswith((".json", ".txt", ".model"))
 
 
 def is_dual(net: Any) -> bool:

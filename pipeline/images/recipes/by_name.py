@@ -99,7 +99,7 @@ def recipe_name(name: str) -> str:
     "vgg19/fc7/10crop/caffe" is "vgg19-caffe-fc7-10crop", and "resnet152/pool/448" is
     "resnet152-pool-448"; shards and hashes have the recipe's name. Other names are unchanged.
     """
-    if "/" not in name or provider_of(name) is not None:
+    if "/" not in name or ":" in name or provider_of(name) is not None:
         return name
     parts = frozenset(name.replace("/", "-").split("-"))
     for size in ["", *(part for part in parts if part.isdigit())]:
@@ -199,6 +199,9 @@ def resolved_like(name: str, stored: Mapping[str, Any]) -> Recipe:
 
 def _hint(name: str) -> str:
     """Return the nearest names, and the form of names of library models."""
+    library, _, model = name.partition(":")
+    if library == "sentence-transformer" and model:
+        return f"the image side of a sentence transformer such as CLIP is transformers:{model}"
     near = did_you_mean(name, [*DEFAULT_RECIPE, *RECIPES], "pipeline list recipes")
     forms = "Models of libraries are torchvision:MODEL, timm:MODEL, open-clip:MODEL.TAG and "
     return f"{near}{'' if near.endswith('?') else '.'} {forms}transformers:ID"

@@ -2,16 +2,20 @@
 
 import importlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.networks import WeightsError, hub
 from pipeline.images.networks.transformers_models import TransformersModel
 from pipeline.images.recipes import resolve_recipe
+from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
 from pipeline.store.errors import UnknownName
 from pipeline.store.hashing import sha256_of_file
@@ -137,3 +141,26 @@ def test_what_has_no_text_tower_is_refused(saved: Callable[[str], Path], tmp_pat
         tower(tmp_path)
     with pytest.raises(EncoderError, match="CLIPModel has no embedding of a text"):
         tower(tmp_path, "random:0")
+
+
+def test_clip_of_sentence_transformers_is_read_from_its_folder(
+    saved: Callable[[str], Path], tmp_path: Path
+) -> None:
+    library = pytest.importorskip("sentence_transformers", reason="needs the extra [sentences]")
+    shutil.copytree(saved("clip"), tmp_path / "0_CLIPModel")
+    module = {"idx": 0, "name": "0", "path": "0_CLIPModel"}
+    module["type"] = "sentence_transformers.models.CLIPModel"
+    (tmp_path / "modules.json").write_text(json.dumps([module]))
+    model = library.SentenceTransformer(str(tmp_path), device="cpu")
+    rows = tower(tmp_path).encode(CAPTIONS[:5])
+    expected = model.encode(CAPTIONS[:5], normalize_embeddings=True)
+    np.testing.assert_allclose(rows, expected, rtol=0, atol=2e-6)
+    image = Image.fromarray(random.integers(0, 256, (72, 72, 3), dtype=np.uint8))
+    image.save(tmp_path / "image.png")
+    recipe = resolve_recipe(f"transformers:{tmp_path}")
+    windows = read_sample(tmp_path / "image.png", recipe, recipe.crop).windows
+    network = RecipeNetwork(recipe, dict(load_weights(recipe).state), "cpu", "reference")
+    (row,) = network(torch.from_numpy(windows)[None])
+    np.testing.assert_allclose(row, model.encode(image, normalize_embeddings=True), atol=2e-6)
+    with pytest.raises(UnknownName, match="such as CLIP is transformers:a/b"):
+        resolve_recipe("sentence-transformer:a/b")
