@@ -173,7 +173,7 @@ def _require_images_alone(**of_datasets: object) -> None:
 
 def _listed(paths: Iterable[Path]) -> list[Path]:
     """Return the files and folders named on the command line or in a list file."""
-    from pipeline.datasets.plain_images import read_list
+    from pipeline.datasets.plain_images import expand_braces, read_list
 
     images: list[Path] = []
     for path in paths:
@@ -181,11 +181,11 @@ def _listed(paths: Iterable[Path]) -> list[Path]:
             images += read_list(Path("/dev/stdin"))
         elif path.suffix.lower() == ".txt":
             images += read_list(path)
-        elif path.exists():
-            images.append(path)
+        elif all(file.exists() for file in expand_braces(path)):
+            images += expand_braces(path)
         else:
             raise click.UsageError(
-                f"{path} does not exist; --images accepts a folder, image files, or a LIST.txt of "
-                "paths"
+                f"{path} does not exist; --images accepts a folder, image files, tar files such as "
+                "shard-{000..009}.tar, or a LIST.txt of paths"
             )
     return images

@@ -1,4 +1,4 @@
-"""Plain image files and folders as a dataset without captions."""
+"""Plain image files, folders and tar files as a dataset without captions."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -8,14 +8,17 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, Manifest, read_manifest
 from pipeline.datasets.readers.image_files import image_files
 from pipeline.datasets.readers.join_rows import Description, manifest_of_files
+from pipeline.datasets.readers.tables.stored_images import ImagesInPlace
 from pipeline.datasets.readers.tables.table import RejectedRows
+from pipeline.datasets.readers.tables.tar_shards import SUFFIX, expand_braces, image_paths
 from pipeline.datasets.source import read_lines
+from pipeline.store.wording import counted
 
 SPLIT = "all"
 """Split of images without a split."""
 
 Images = str | Path | Sequence[str | Path]
-"""A folder of images, an image, or a list of images and folders."""
+"""A folder of images, an image, or a list of images and folders, or of tar files."""
 
 
 def images_of(source: Images | Manifest, log: Callable[[str], object]) -> Manifest:
@@ -25,6 +28,8 @@ def images_of(source: Images | Manifest, log: Callable[[str], object]) -> Manife
     if not isinstance(source, str | Path):
         return plain_images(source, log)
     path = Path(source)
+    if (tars := expand_braces(path)) != [path]:
+        return plain_images(tars, log)
     prepared = any((path / name).exists() for name in (DATASET_FILE, MANIFEST_FILE))
     return read_manifest(path) if prepared or not path.exists() else plain_images([path], log)
 
@@ -34,9 +39,11 @@ def plain_images(paths: Iterable[str | Path], log: Callable[[str], object]) -> M
 
     For a single folder, ids are the paths relative to it, sorted. For several files (any suffix)
     and folders, they are relative to the deepest common folder, in the given order; a missing file
-    keeps its row, with a status.
+    keeps its row, with a status. For tar files, ids are the names of all images in them.
     """
     given = [Path(path) for path in paths]
+    if any(path.suffix == SUFFIX for path in given):
+        return _in_tars(given, log)
     if len(given) == 1 and given[0].is_dir():
         root = given[0].resolve()
         names = list(_listed(given[0], log))
@@ -56,6 +63,23 @@ def plain_images(paths: Iterable[str | Path], log: Callable[[str], object]) -> M
         lambda path: SPLIT,
         RejectedRows(remedy="rename such files, or leave them out"),
     )
+
+
+def _in_tars(tars: list[Path], log: Callable[[str], object]) -> Manifest:
+    """Return the images in tar files, which stay there."""
+    if others := [path for path in tars if path.suffix != SUFFIX]:
+        raise DatasetError(
+            f"{tars[0]} and {others[0]} are named together; name tar files alone, or none"
+        )
+    images = ImagesInPlace(tars)
+    files = dict.fromkeys(image_paths(tars, images))
+    log(f"{len(files)} images in {counted(len(tars), 'tar file')}")
+    if not files:
+        raise DatasetError(f"{tars[0]} has no image; pass tar files with images")
+    return manifest_of_files(
+        images.folder, files, Description(images.folder.name or "images", "tar files"),
+        lambda path: SPLIT, RejectedRows(remedy="rename such members, or leave them out"),
+    )  # fmt: skip
 
 
 def read_list(file: Path) -> list[Path]:

@@ -13,10 +13,13 @@ import pytest
 from PIL import Image
 
 import pipeline
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.plain_images import plain_images
 from pipeline.images.decoding.decode import UnusableImage, read_bytes
 from pipeline.store.inner_files import bytes_of, in_parquet, in_tar, name_of, outer_file
 from pipeline.store.shards.format import MISSING, REFUSED, UNREADABLE
 from pipeline.web.serve.served_images import below
+from tests.in_process import status_of
 
 RECIPE = "timm:test_resnet"
 Write = Callable[[Path, dict[str, bytes]], None]
@@ -96,6 +99,43 @@ def test_a_changed_tar_file_is_read_again(tmp_path: Path, photos: dict[str, byte
     Path(outer_file(path)).write_bytes(whole.replace(photos[changed], other))
     assert bytes_of(path) == other
     assert extract() == 1
+
+
+def test_tar_files_without_captions_are_images(
+    tmp_path: Path, photos: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        chosen = {name: data for name, data in photos.items() if name[0] == str(number)}
+        with tarfile.open(tmp_path / f"s-{number}.tar", "w") as tar:
+            for name, data in {**chosen, "notes.txt": b"x"}.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    monkeypatch.chdir(tmp_path)
+    how = ("--recipe", RECIPE, "--weights", "random:0", "--out")
+    assert status_of("extract", "--images", "s-{0..1}.tar", *how, "one") == 3
+    assert status_of("extract", "--images", "s-0.tar", "s-1.tar", *how, "two") == 3
+    features = pipeline.read_features("one")
+    assert {*features.ids} == {*photos}
+    assert (features.read(allow_failed=True) == pipeline.read_features("two")[:])[features.ok].all()
+    (tmp_path / "photos/1").mkdir(parents=True)
+    (tmp_path / "photos/1/1.png").write_bytes(photos["1/1.png"])
+    pipeline.extract("photos", "file", recipe=RECIPE, compute=pipeline.Compute("random:0"))
+    np.testing.assert_allclose(
+        pipeline.read_features("file")["1/1.png"], features["1/1.png"], rtol=1e-5, atol=1e-5
+    )
+    with pytest.raises(DatasetError, match="name tar files alone, or none"):
+        plain_images(["s-0.tar", "photos"], print)
+    with tarfile.open("none.tar", "w"):
+        pass
+    with pytest.raises(DatasetError, match="has no image"):
+        plain_images(["none.tar"], print)
+    with tarfile.open("link.tar", "w") as tar:
+        link = tarfile.TarInfo("a.png")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    with pytest.raises(DatasetError, match=r"'a.png' is a link"):
+        plain_images(["link.tar"], print)
 
 
 def test_reasons(tmp_path: Path, photos: dict[str, bytes]) -> None:

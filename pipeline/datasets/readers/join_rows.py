@@ -20,6 +20,7 @@ from pipeline.datasets.readers.tables.rows import Row, RowReader
 from pipeline.datasets.readers.tables.stored_images import StoredImages
 from pipeline.datasets.readers.tables.table import RejectedRows, RowFault, Table
 from pipeline.datasets.splits import SHARES, split_by_hash
+from pipeline.store.inner_files import name_of
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def manifest_of_files(
     split_of: Callable[[str], str | None],
     rejected: RejectedRows,
 ) -> Manifest:
-    """Return a manifest of images without captions, with paths as ids. No file is opened.
+    """Return a manifest of images without captions, with paths as ids; inside of a tar file, names.
 
     `split_of` returns the split of a path, or None to use the path's hash, or raises `RowFault`.
     """
@@ -100,7 +101,7 @@ def manifest_of_files(
         try:
             if reason := check_relative(file):
                 raise RowFault("unusable path", f"the name {file!r} {reason}; rename the file")
-            images[file] = JoinedImage(file, split_of(file), table.place(number))
+            images[file] = JoinedImage(name_of(file), split_of(file), table.place(number))
         except RowFault as error:
             rejected.add(table, number, error, file)
     rejected.check(len(images))

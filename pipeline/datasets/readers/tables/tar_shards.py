@@ -4,7 +4,8 @@ import io
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
@@ -73,25 +74,52 @@ def read_tar(path: Path, images: StoredImages) -> Table:
     return Table(str(path), "sample", records, images_inside=True, notes=notes)
 
 
+def image_paths(tars: Sequence[Path], images: StoredImages) -> Iterator[str]:
+    """Yield the path of each image in some tar files, which need no captions, in their order."""
+    for path in tars:
+        with _opened(path) as shard:
+            for member in _members(shard):
+                if PurePosixPath(member.name).suffix.lower() in image_files.SUFFIXES:
+                    try:
+                        yield _image(path, shard, member, images)
+                    except RowFault as error:
+                        raise DatasetError(
+                            f"{path}: {error.reason}; write the tar file again"
+                        ) from error
+
+
 def _records(
     path: Path, images: StoredImages, notes: dict[str, Any]
 ) -> Iterator[tuple[int, Mapping[str, Any] | RowFault]]:
     samples: dict[str, _Sample] = {}
     ignored: Counter[str] = Counter()
+    with _opened(path) as shard:
+        for member in _members(shard):
+            name = PurePosixPath(member.name)
+            stem, _, suffix = name.name.partition(".")
+            suffix = f".{suffix.lower()}"
+            if suffix not in (*image_files.SUFFIXES, *_TEXTS, ".json"):
+                ignored[suffix] += 1
+                continue
+            sample = samples.setdefault(str(name.parent / stem), _Sample())
+            try:
+                _add(sample, path, shard, member, suffix, images)
+            except RowFault as error:
+                sample.error = sample.error or error
+    if ignored:
+        notes["members_ignored"] = dict(sorted(ignored.items()))
+    for number, (key, sample) in enumerate(samples.items(), start=1):
+        if sample.error is None and sample.image is None:
+            sample.error = RowFault("no image", f"the sample {key!r} has no image", key)
+        yield number, sample.error or sample.values
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open a tar file, and explain what is wrong with it while it is read."""
     try:
         with tarfile.open(path, "r:") as shard:
-            for member in _members(shard):
-                name = PurePosixPath(member.name)
-                stem, _, suffix = name.name.partition(".")
-                suffix = f".{suffix.lower()}"
-                if suffix not in (*image_files.SUFFIXES, *_TEXTS, ".json"):
-                    ignored[suffix] += 1
-                    continue
-                sample = samples.setdefault(str(name.parent / stem), _Sample())
-                try:
-                    _add(sample, path, shard, member, suffix, images)
-                except RowFault as error:
-                    sample.error = sample.error or error
+            yield shard
     except tarfile.TarError as error:
         raise DatasetError(
             f"{path} is not an uncompressed tar file, or is corrupt ({error}); decompress it, "
@@ -99,12 +127,6 @@ def _records(
         ) from error
     except OSError as error:
         raise DatasetError(f"{path} cannot be read ({error}); check the path") from error
-    if ignored:
-        notes["members_ignored"] = dict(sorted(ignored.items()))
-    for number, (key, sample) in enumerate(samples.items(), start=1):
-        if sample.error is None and sample.image is None:
-            sample.error = RowFault("no image", f"the sample {key!r} has no image", key)
-        yield number, sample.error or sample.values
 
 
 def _members(shard: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
@@ -130,24 +152,17 @@ def _add(
     images: StoredImages,
 ) -> None:
     name = PurePosixPath(member.name).as_posix()
-    if not member.isreg() or member.issparse():
-        raise RowFault("not a regular file", f"{name!r} is a link, a device or sparse", name)
-    is_image = suffix in image_files.SUFFIXES
-    limit = MAX_BYTES if is_image else _MAX_TEXT_BYTES
-    if member.size > limit:
-        raise RowFault("member too large", f"{name!r} has {member.size} bytes, over {limit}", name)
-    stream = cast(io.BufferedIOBase, shard.extractfile(member))
-    if is_image:
+    if suffix in image_files.SUFFIXES:
         if sample.image is not None:
             raise RowFault(
                 "several images",
                 f"{name_of(sample.image)!r} and {name!r} are images of one sample",
                 name,
             )
-        sample.image = images.member(path, member.offset_data, name, stream)
+        sample.image = _image(path, shard, member, images)
         return
     try:
-        text = stream.read().decode("utf-8-sig")
+        text = _stream(shard, member, _MAX_TEXT_BYTES).read().decode("utf-8-sig")
         value = None if suffix != ".json" else decode(text, Any)
     except (UnicodeDecodeError, SchemaError) as error:
         raise RowFault("malformed member", f"{name!r}: {error}", name) from error
@@ -155,3 +170,21 @@ def _add(
         sample.text = text
     else:
         sample.metadata = value if isinstance(value, dict) else {"captions": value}
+
+
+def _image(
+    path: Path, shard: tarfile.TarFile, member: tarfile.TarInfo, images: StoredImages
+) -> str:
+    """Add the image of a member, and return its path."""
+    name, stream = PurePosixPath(member.name).as_posix(), _stream(shard, member, MAX_BYTES)
+    return images.member(path, member.offset_data, name, stream)
+
+
+def _stream(shard: tarfile.TarFile, member: tarfile.TarInfo, limit: int) -> io.BufferedIOBase:
+    """Return a member's bytes as a stream; raise `RowFault` unless it is a file of usual size."""
+    name = PurePosixPath(member.name).as_posix()
+    if not member.isreg() or member.issparse():
+        raise RowFault("not a regular file", f"{name!r} is a link, a device or sparse", name)
+    if member.size > limit:
+        raise RowFault("member too large", f"{name!r} has {member.size} bytes, over {limit}", name)
+    return cast(io.BufferedIOBase, shard.extractfile(member))
