@@ -44,9 +44,10 @@ _POOLS = {"mean": "pool"}  # words of recipes for those of the option
 @option(
     "--images",
     "Plain images instead of --dataset: a folder, searched recursively; image files, of "
-    "which more may follow; or a text file of paths, one per line, - for stdin. Ids are the paths.",
+    "which more may follow; a text file of paths, one per line, - for stdin; or tar files, such as "
+    "'shard-{000..009}.tar'. Ids are the paths, or names in the tar files.",
     PATH,
-    metavar="FOLDER|IMAGE|LIST.txt|-",
+    metavar="FOLDER|IMAGE|LIST.txt|TAR|-",
 )
 @click.argument("more", nargs=-1, type=PATH, metavar="[IMAGE]...")
 @option("--out", "Output folder of the shards.", OUTPUT, required=True)
