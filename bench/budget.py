@@ -22,7 +22,7 @@ BUDGET = {
     # 2 more: a head by its path whose package is missing.
     "store": 12114,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
-    "datasets": 4889,  # to become 3,900
+    "datasets": 4947,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
     # 110 more: checkpoints of training programs are read by an unpickler that runs nothing of
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
@@ -54,7 +54,7 @@ BUDGET = {
     # 81 more: an experiment in a file of its own.
     # 25 more: an experiment of params.yaml without its package stops no other run.
     # 2 more: a line in the list of encoders, and its help.
-    "stages": 5307,
+    "stages": 5308,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -67,7 +67,7 @@ BUDGET = {
     # 165 more: sentence transformers in a cache of links, and by pooling.
     # 11 more: mutants that had survived.
     # 287 more: text towers of transformers.
-    "tests": 43783,  # to become 27,000
+    "tests": 43823,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
