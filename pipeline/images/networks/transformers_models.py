@@ -93,7 +93,7 @@ class TransformersModel:
 
     def architecture(self) -> tuple[Any, Any]:
         """Return the class that the weights were saved from, and its configuration."""
-        path, library = self.file("config.json"), require("transformers", _NEED)
+        library, path = require("transformers", _NEED), self.file("config.json")
         try:
             with quiet_transformers():
                 config = library.AutoConfig.from_pretrained(

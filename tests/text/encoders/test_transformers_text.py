@@ -3,6 +3,7 @@
 import importlib
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from pipeline.images.networks.transformers_models import TransformersModel
 from pipeline.images.recipes import resolve_recipe
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
-from pipeline.store.errors import UnknownName
+from pipeline.store.errors import MissingPackage, UnknownName
 from pipeline.store.hashing import sha256_of_file
 from pipeline.text import EncoderError
 from pipeline.text.encoders.registry import encoder_options
@@ -141,6 +142,13 @@ def test_what_has_no_text_tower_is_refused(saved: Callable[[str], Path], tmp_pat
         tower(tmp_path)
     with pytest.raises(EncoderError, match="CLIPModel has no embedding of a text"):
         tower(tmp_path, "random:0")
+
+
+def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("transformers", "huggingface_hub"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingPackage, match=r"caption-feature-pipeline\[transformers\]"):
+        tower("of/someone")
 
 
 def test_clip_of_sentence_transformers_is_read_from_its_folder(
