@@ -67,7 +67,8 @@ BUDGET = {
     # 165 more: sentence transformers in a cache of links, and by pooling.
     # 11 more: mutants that had survived.
     # 287 more: text towers of transformers.
-    "tests": 43823,  # to become 27,000
+    # 12 more: zero-shot and layers, and a missing package.
+    "tests": 43835,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -41,10 +41,11 @@ class ZeroShotHead:
                 "extract both with the same open-clip:MODEL or transformers:MODEL and weights, or "
                 "use a trained head such as cca"
             )
-        if dims[0] != dims[1]:
+        # Only embeddings have length 1: a layer or a pool may have the same dimensions.
+        if dims[0] != dims[1] or images.recipe.get("norm") != captions.recipe.get("norm"):
             raise HeadError(
                 f"head 'zero-shot': image features have {dims[0]} dimensions, caption features "
-                f"{dims[1]}; use the plain features of both towers, not a concatenation"
+                f"{dims[1]}; use both embeddings, not a layer, a pool or a concatenation"
             )
 
     def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:

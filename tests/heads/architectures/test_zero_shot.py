@@ -28,6 +28,10 @@ def test_nothing_is_learnt_and_nothing_changes() -> None:
         ({"weights_sha256": "b" * 64, "weights": "q"}, r"'r' .*aaaa.*'q' .*bbbb"),
         ({"recipe": {"name": "m", "encoder": "open-clip", "model": "m-quickgelu"}}, "one model"),
         ({"recipe": {"name": "mean", "encoder": "mean"}}, "need one model.*'mean'"),
+        (
+            {"recipe": {"name": "m", "encoder": "open-clip", "model": "m", "norm": "l2"}},
+            "not a layer, a pool or",
+        ),
         ({"shape": (7,)}, "6 dimensions, caption features 7"),
         ({"weights_sha256": ""}, "need one model"),
     ],
