@@ -8,10 +8,12 @@ from typing import Any, NoReturn
 import pytest
 
 import pipeline
+from pipeline.clips.recipes import resolve_clip_recipe
 from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.images.extract import extract
 from pipeline.store.current.record import Record, made_from, stale
 from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.shards.format import ShardError
 from pipeline.store.workers.place import Place
 from pipeline.text.encode import Captions, encode
 from pipeline.text.vectors.settings import Training
@@ -253,3 +255,39 @@ def test_a_finished_run_records_each_option_of_the_file(option: "Field[Any]") ->
     object.__setattr__(after, option.name, changed)
     recorded = made_from(before) != made_from(after)
     assert recorded == (option.name != "datasets")
+
+
+@pytest.mark.parametrize("given", [{"frames": "every:1"}, {"over": "max"}], ids=str)
+def test_clips_record_their_frames_and_what_is_kept_of_them(given: dict[str, Any]) -> None:
+    usual = resolve_clip_recipe(f"{LITE}@even:8")
+    assert replace(usual, **given).to_json() != usual.to_json()
+
+
+def test_regions_record_each_option(folder: Path) -> None:
+    """Boxes of other settings are never taken for finished ones."""
+    boxes, regions = folder / "boxes", folder / "regions"
+
+    def propose(**given: Any) -> None:
+        settings = {"method": "grid", "number": 4, **given}
+        pipeline.propose(folder / "mine", boxes, proposer=pipeline.Proposer(**settings))
+
+    def extract(**given: Any) -> None:
+        how: dict[str, Any] = {
+            "recipe": LITE,
+            "compute": Compute("random:0"),
+            "select": Selection(limit=2),
+        }
+        cut = pipeline.Regions(boxes, **given)
+        pipeline.extract_regions(folder / "mine", regions, regions=cut, **how)
+
+    propose()
+    extract()
+    for job, given in (
+        (propose, {"number": 5}),
+        (propose, {"method": "selective-search"}),
+        (extract, {"context": 0.5}),
+    ):
+        with pytest.raises(ShardError, match="recipe"):
+            job(**given)
+    propose()
+    extract()
