@@ -68,7 +68,7 @@ BUDGET = {
     # 11 more: mutants that had survived.
     # 287 more: text towers of transformers.
     # 12 more: zero-shot and layers, and a missing package.
-    "tests": 43835,  # to become 27,000
+    "tests": 43873,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
