@@ -153,7 +153,7 @@ class RecipeNetwork:
         outputs = self._trunk(self.normalised(windows.flatten(0, 1)).to(self._dtype))
         several = outputs if isinstance(outputs, tuple) else (outputs,)
         return [
-            self._row(output.float(), len(windows), recipe)
+            self._row(output.float(), windows.shape[0], recipe)
             for output, recipe in zip(several, self.recipes, strict=True)
         ]
 

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -130,7 +131,9 @@ class TappedNetwork(nn.Module):
             found = self._outputs.by_tap
             if tap in found:  # a layer that the network calls again
                 return
-            last = len(found) + 1 == needed and not self._whole
+            # An exporter must leave each module as it entered it; it drops the later layers.
+            exporting = torch.compiler.is_exporting()
+            last = len(found) + 1 == needed and not self._whole and not exporting
             # The network may change an output in place later.
             found[tap] = output if last else output.clone()
             if last:

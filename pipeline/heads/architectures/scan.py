@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_packed_sequence
 
 from pipeline.heads.base import choice, epoch_selection, setting
 from pipeline.heads.inputs.batches import Batch, require_two_images, shuffled_captions
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.feature_spec import HeadInputs, require_grid, require_sequence
-from pipeline.heads.layers.recurrence import run_recurrent
+from pipeline.heads.layers.recurrence import run_recurrent, unpack
 from pipeline.heads.layers.rnn import packed, word_table
 from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges
 from pipeline.heads.training.task import TrainingTask, overall, steps
@@ -70,7 +69,7 @@ class Words(nn.Module):
         sequence, lengths = packed(rows)
         words = sequence._replace(data=self.words(sequence.data))
         states, _ = run_recurrent(self.gru, words)
-        both, _ = pad_packed_sequence(states, batch_first=True, total_length=rows.shape[1])
+        both = unpack(states, batch_first=True, length=rows.shape[1])
         forwards, backwards = both.chunk(2, dim=2)
         present = torch.arange(rows.shape[1], device=rows.device) < lengths[:, None]
         return F.normalize((forwards + backwards) / 2, dim=2) * present[:, :, None]

@@ -4,25 +4,59 @@ A time step multiplies only the state. The words of all steps are multiplied in 
 the first step; the gradients of the weights and of the words are each one product after the last
 step, where torch sums one product per step. On a GPU, torch's own networks run.
 
-With products in bfloat16 (see `layers.products`), weights and factors are rounded to bfloat16.
+With products in bfloat16 (see `layers.products`), weights and factors are rounded to bfloat16. In
+an exported program, captions are `Padded`.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import accumulate
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from pipeline.heads.layers.padded import Padded, run_padded
 from pipeline.heads.layers.products import as_factor
 
 Sizes = Sequence[int]
 """Captions per step, descending; rows are the captions of step 0, then those of step 1."""
 
 
+def words_first(padding: Tensor) -> Tensor:
+    """Return the order (captions, length) that moves padding to the end; words keep theirs."""
+    # Distinct keys, since ONNX has no stable sort.
+    length = padding.shape[1]
+    return (padding * length + torch.arange(length, device=padding.device)).argsort(dim=1)
+
+
+def pack(rows: Tensor, lengths: Tensor) -> PackedSequence:
+    """Pack rows (captions, length, ...) with the words in front; an empty caption has one."""
+    lengths = lengths.clamp_min(1)
+    if torch.compiler.is_exporting():
+        # Its users are the functions of this module, and modules that only replace `data`.
+        return cast(PackedSequence, Padded(rows.transpose(0, 1), lengths))
+    return pack_padded_sequence(rows, lengths.cpu(), batch_first=True, enforce_sorted=False)
+
+
+def unpack(
+    sequence: PackedSequence,
+    fill: float = 0.0,
+    batch_first: bool = False,
+    length: int | None = None,
+) -> Tensor:
+    """Return padded states (length, captions, dim), or (captions, length, dim)."""
+    if isinstance(sequence, Padded):
+        states = sequence.data.masked_fill(~sequence.present, fill)
+        return states.transpose(0, 1) if batch_first else states
+    return pad_packed_sequence(sequence, batch_first, fill, length)[0]
+
+
 def run_recurrent(rnn: nn.GRU | nn.LSTM, sequence: PackedSequence) -> tuple[PackedSequence, Tensor]:
     """Return packed states and last states (layers * directions, captions, hidden) of a network."""
+    if isinstance(sequence, Padded):
+        return run_padded(rnn, sequence)
     if sequence.data.is_cuda:
         states, last = rnn(sequence)
         return states, last[0] if isinstance(last, tuple) else last
@@ -85,12 +119,15 @@ def lstm_states(
     return states
 
 
-def lstm_states_of_whole_peepholes(
+def plain_lstm_states(
     words: Tensor, sizes: Sizes, w_ih: Tensor, w_hh: Tensor, bias: Tensor, *, peepholes: Tensor
 ) -> Tensor:
-    """Return the states of an LSTM with peephole matrices, Kiros et al. 2014, eq. (1) to (5)."""
-    # W_ci, W_cf and W_co (hidden, hidden); a plain loop in float32, differentiated by autograd.
-    of_input, of_forget, of_output = peepholes.transpose(1, 2)
+    """Return the states of an LSTM with any peepholes, Kiros et al. 2014, eq. (1) to (5)."""
+    # W_ci, W_cf and W_co, (hidden, hidden) or their diagonals; a plain loop in float32,
+    # differentiated by autograd.
+    whole = peepholes.ndim == 3
+    of_input, of_forget, of_output = peepholes.transpose(1, 2) if whole else peepholes
+    through = torch.matmul if whole else torch.mul
     gates = torch.addmm(bias, words, w_ih.T)
     state = cell = words.new_zeros(sizes[0], w_hh.shape[1])
     states = []
@@ -98,9 +135,9 @@ def lstm_states_of_whole_peepholes(
         number = rows.stop - rows.start
         state, cell = state[:number], cell[:number]
         i, f, g, o = torch.addmm(gates[rows], state, w_hh.T).chunk(4, dim=1)
-        retained = torch.sigmoid(f + cell @ of_forget) * cell
-        cell = retained + torch.sigmoid(i + cell @ of_input) * torch.tanh(g)
-        state = torch.sigmoid(o + cell @ of_output) * torch.tanh(cell)
+        retained = torch.sigmoid(f + through(cell, of_forget)) * cell
+        cell = retained + torch.sigmoid(i + through(cell, of_input)) * torch.tanh(g)
+        state = torch.sigmoid(o + through(cell, of_output)) * torch.tanh(cell)
         states.append(state)
     return torch.cat(states)
 
@@ -243,7 +280,7 @@ def _add_product(out: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
 
 
 def _steps(sizes: Sizes) -> list[slice]:
-    stops = torch.tensor(sizes).cumsum(0).tolist()
+    stops = accumulate(sizes)
     return [slice(stop - size, stop) for stop, size in zip(stops, sizes, strict=True)]
 
 

@@ -3,15 +3,19 @@
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import Features
+from pipeline.heads.layers.padded import Padded
 from pipeline.heads.layers.recurrence import (
     last_rows,
     lstm_states,
-    lstm_states_of_whole_peepholes,
+    pack,
+    plain_lstm_states,
     run_recurrent,
+    unpack,
+    words_first,
 )
 from pipeline.text.encoders.token_ids import PADDING
 
@@ -55,15 +59,7 @@ def packed(ids: Tensor) -> tuple[PackedSequence, Tensor]:
     ids = ids.long()
     padding = ids == PADDING
     lengths = ids.shape[1] - padding.sum(dim=1)
-    longest = max(int(lengths.max()), 1)
-    # Stable sort: it moves padding to the end and keeps the order of words.
-    order = padding.to(torch.uint8).argsort(dim=1, stable=True)[:, :longest]
-    return (
-        pack_padded_sequence(
-            ids.gather(1, order), lengths.clamp_min(1).cpu(), batch_first=True, enforce_sorted=False
-        ),
-        lengths,
-    )
+    return pack(ids.gather(1, words_first(padding)), lengths), lengths
 
 
 class PeepholeLSTM(nn.Module):
@@ -87,15 +83,16 @@ class PeepholeLSTM(nn.Module):
 
     def forward(self, sequence: PackedSequence) -> tuple[PackedSequence, Tensor]:
         """Return all states, packed, and the last of each caption, (1, captions, hidden)."""
-        steps = lstm_states if self.peepholes.ndim == 2 else lstm_states_of_whole_peepholes
-        states = steps(
-            sequence.data,
-            sequence.batch_sizes.tolist(),
-            self.word.weight,
-            self.state.weight,
-            self.word.bias,
-            peepholes=self.peepholes,
-        )
+        weights = self.word.weight, self.state.weight, self.word.bias
+        if isinstance(sequence, Padded):
+            steps, captions, _ = sequence.data.shape
+            rows, sizes = sequence.data.flatten(0, 1), [captions] * steps
+            states = plain_lstm_states(rows, sizes, *weights, peepholes=self.peepholes)
+            padded = sequence._replace(data=states.unflatten(0, (steps, captions)))
+            return padded, padded.last()[None]
+        states_of = lstm_states if self.peepholes.ndim == 2 else plain_lstm_states
+        sizes = sequence.batch_sizes.tolist()
+        states = states_of(sequence.data, sizes, *weights, peepholes=self.peepholes)
         last = states[last_rows(sequence)]
         return sequence._replace(data=states), last[None]
 
@@ -149,9 +146,9 @@ class SentenceTower(nn.Module):
             ways = 2 if self.rnn.bidirectional else 1
             pooled = torch.cat(tuple(last[-ways:]), dim=1)
         elif self.pooling == "max":
-            pooled = pad_packed_sequence(states, padding_value=-torch.inf)[0].amax(dim=0)
+            pooled = unpack(states, fill=-torch.inf).amax(dim=0)
         else:
-            pooled = pad_packed_sequence(states)[0].sum(dim=0) / lengths.clamp_min(1)[:, None]
+            pooled = unpack(states).sum(dim=0) / lengths.clamp_min(1)[:, None]
         return torch.where(lengths[:, None] > 0, pooled, 0.0)
 
 

@@ -87,7 +87,9 @@ class UnitVectors(nn.Module):
         if self._rooted:
             # The slope of a root at 0 is infinite, and infinity times 0 is NaN.
             x = torch.where(x == 0, 0.0, x.sign() * torch.where(x == 0, 1.0, x.abs()).sqrt())
-        return F.normalize(x, dim=1, eps=torch.finfo(x.dtype).tiny).float()
+        norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+        # Not a smallest norm, which is 0 in the float32 of ONNX.
+        return (x / torch.where(norms > 0, norms, 1.0)).float()
 
 
 class Standardised(nn.Module):

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from pipeline.heads.layers.recurrence import run_recurrent
+from pipeline.heads.layers.recurrence import pack, run_recurrent, unpack, words_first
 from pipeline.heads.layers.relations import GraphAttention, Relations
 from pipeline.text.encoders.token_ids import PADDING
 
@@ -118,15 +117,10 @@ class GruLayer(nn.Module):
 
     def forward(self, x: Tensor, present: Tensor) -> Tensor:
         """Return (n, l, dim) of nodes (n, l, inputs); masked ones are skipped and zero."""
-        lengths = present.sum(dim=1)
-        # Move present nodes to the front, in their order.
-        order = (~present).to(torch.uint8).argsort(dim=1, stable=True)
+        order = words_first(~present)
         x = x.gather(1, order[:, :, None].expand_as(x))
-        sequence = pack_padded_sequence(
-            x, lengths.clamp_min(1).cpu(), batch_first=True, enforce_sorted=False
-        )
-        states, _ = run_recurrent(self.rnn, sequence)
-        padded, _ = pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])
+        states, _ = run_recurrent(self.rnn, pack(x, present.sum(dim=1)))
+        padded = unpack(states, batch_first=True, length=x.shape[1])
         back = order.argsort(dim=1)
         padded = padded.gather(1, back[:, :, None].expand_as(padded))
         dropped: Tensor = self.dropout(padded.masked_fill(~present[:, :, None], 0.0))
@@ -217,7 +211,9 @@ class WordEncoder(nn.Module):
 def moved(ids: Tensor, shift: Tensor) -> Tensor:
     """Return (n, l) token ids with the contiguous words of each row moved to its shift (n,)."""
     words = ids != PADDING
-    width = max(1, int(words.sum(dim=1).max()))
+    # A program has one width for all batches.
+    exporting = torch.compiler.is_exporting()
+    width = ids.shape[1] if exporting else max(1, int(words.sum(dim=1).max()))
     first = words.int().argmax(dim=1)
     source = torch.arange(width, device=ids.device) + (first - shift)[:, None]
     inside = (source >= 0) & (source < ids.shape[1])
