@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pipeline.datasets.readers.region_table import read_regions as read_regions
     from pipeline.datasets.readers.trecvid_vtt import read_trecvid_vtt as read_trecvid_vtt
     from pipeline.datasets.regions import read_phrases as read_phrases
+    from pipeline.experiments.export_model import export_model as export_model
     from pipeline.experiments.layout import Layout as Layout
     from pipeline.experiments.run import run as run
     from pipeline.experiments.searchers import open_searcher as open_searcher
@@ -122,6 +123,7 @@ _HOMES = {
     "ensemble": "pipeline.retrieval.ensemble",
     "evaluate": "pipeline.retrieval.evaluate",
     "export": "pipeline.store.convert.export",
+    "export_model": "pipeline.experiments.export_model",
     "extract": "pipeline.images.extract",
     "extract_layers": "pipeline.images.extract",
     "finetune": "pipeline.heads.finetuning.finetune",

@@ -19,6 +19,7 @@ COMMANDS = {
     "embed": "Embed a split with a trained head.",
     "ensemble": "Average the similarities of several experiments.",
     "evaluate": "Rank an embedding file and write its Recall@K.",
+    "export": "Write an experiment as programs for torch or onnxruntime.",
     "run": "Compute whatever is missing, from a dataset to recall tables.",
     "init": "Write dvc.yaml and params.yaml for a folder of your own.",
     "search": "Find the images or sentences nearest to a query.",

@@ -32,6 +32,7 @@ REFUSED = {
     "heif": "extract --backbone efficientnet-lite0 --images phone --out new-heif",
     "language": "text --encoder tags --dataset data/scenes --out new-language",
     "lite": "extract --backbone efficientnet-lite1 --dataset data/scenes --out new-lite",
+    "onnx": "export qian2018-baseline --dataset data/scenes --to onnx --out programs",
     "open-clip": "extract --recipe open-clip:ViT-B-32 --dataset data/scenes --out new-open-clip",
     "regions": "propose --method edge-boxes --dataset data/scenes --out boxes.jsonl",
     "search": "search --experiment qian2018-baseline --dataset data/scenes --approximate circle",

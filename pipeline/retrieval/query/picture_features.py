@@ -27,12 +27,12 @@ class PictureFeatures:
 
     def __init__(self, networks: Sequence[RecipeNetwork], scaling: str = "none") -> None:
         """Store the network of one recipe, or those of several recipes to concatenate, scaled."""
-        self._networks, self._scaling = tuple(networks), scaling
+        self.networks, self._scaling = tuple(networks), scaling
 
     def of(self, picture: Path | Image.Image) -> Features:
         """Return the features of an image, (1, *row_shape) float32, rounded as in the shards."""
         rows = []
-        for network in self._networks:
+        for network in self.networks:
             windows = torch.from_numpy(_windows(network, picture)[None])
             rows.append(network(windows).numpy().astype(network.recipe.storage))
         if len(rows) == 1:
@@ -40,10 +40,12 @@ class PictureFeatures:
         return np.concatenate([scaled(row, self._scaling) for row in rows], axis=1)
 
 
-def open_features(side: FeatureSpec, user: str, weights: str | None = None) -> PictureFeatures:
+def open_features(
+    side: FeatureSpec, user: str, weights: str | None = None, engine: str = "fast"
+) -> PictureFeatures:
     """Load the networks that computed some image features; `user` names who uses them."""
     if "parts" not in side.recipe:
-        network, header = _network(side, user, weights)
+        network, header = _network(side, user, weights, engine)
         if header.recipe_hash != side.recipe_hash:
             raise EmbeddingsError(
                 f"the recipe {side.name!r} with the weights {header.weights!r} (recipe hash "
@@ -58,7 +60,7 @@ def open_features(side: FeatureSpec, user: str, weights: str | None = None) -> P
             "replace the weights of all; omit it"
         )
     each = [
-        _network(replace(side, recipe=recipe, weights=name), user, None)
+        _network(replace(side, recipe=recipe, weights=name), user, None, engine)
         for recipe, name in zip(side.recipe["parts"], side.weights.split("; "), strict=True)
     ]
     digest = sha256_of_json([header.weights_sha256 for _, header in each])
@@ -73,7 +75,7 @@ def open_features(side: FeatureSpec, user: str, weights: str | None = None) -> P
 
 
 def _network(
-    side: FeatureSpec, user: str, weights: str | None
+    side: FeatureSpec, user: str, weights: str | None, engine: str
 ) -> tuple[RecipeNetwork, FeatureHeader]:
     """Return the network of one recipe, and the header of its features."""
     if {"clip", "media"} & {*side.recipe}:
@@ -97,7 +99,8 @@ def _network(
             "is not recorded; pass it as the weights"
         )
     loaded = load_weights(recipe, source, side.recipe.get("weights_prefix"))
-    return RecipeNetwork(recipe, loaded.state), feature_header(recipe, loaded, "")
+    network = RecipeNetwork(recipe, loaded.state, engine=engine)
+    return network, feature_header(recipe, loaded, "")
 
 
 def _windows(network: RecipeNetwork, picture: Path | Image.Image) -> npt.NDArray[np.uint8]:
