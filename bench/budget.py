@@ -20,7 +20,8 @@ BUDGET = {
     # 165 more: images inside of tar and Parquet files, for all readers of images.
     # 17 more: no folder is made for a URL.
     # 2 more: a head by its path whose package is missing.
-    "store": 12114,  # to become 8,900
+    # 1 more: programs of heads, for torch.export and ONNX.
+    "store": 12115,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     "datasets": 4947,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
@@ -30,20 +31,24 @@ BUDGET = {
     # 445 more: image models of transformers. 280 more: several layers in one pass.
     # 18 more: downloads of whole folders of the hub.
     # 45 more: tokenizers of transformers, and CLIP of sentence-transformers.
-    "images": 7083,  # to become 5,300
+    # 3 more: programs of heads, for torch.export and ONNX.
+    "images": 7086,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
     "text": 6625,  # to become 5,900
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
-    "heads": 7936,  # to become 7,600
+    # 204 more: programs of heads, for torch.export and ONNX.
+    "heads": 8140,  # to become 7,600
     # 78 more: search by a vector, and by an encoder of one's own.
     # 2 more: features of a package that is not installed.
-    "retrieval": 5470,  # to become 5,000
+    # 3 more: programs of heads, for torch.export and ONNX.
+    "retrieval": 5473,  # to become 5,000
     "testing": 300,
     # 5 more: search without the package of a head.
-    "experiments": 1350,
+    # 259 more: programs of heads, for torch.export and ONNX.
+    "experiments": 1609,
     "clips": 2490,  # to become 2,400
     "regions": 3130,  # to become 2,600
     "language": 4370,  # to become 3,600
@@ -54,7 +59,8 @@ BUDGET = {
     # 81 more: an experiment in a file of its own.
     # 25 more: an experiment of params.yaml without its package stops no other run.
     # 2 more: a line in the list of encoders, and its help.
-    "stages": 5308,
+    # 61 more: programs of heads, for torch.export and ONNX.
+    "stages": 5369,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -68,7 +74,8 @@ BUDGET = {
     # 11 more: mutants that had survived.
     # 287 more: text towers of transformers.
     # 12 more: zero-shot and layers, and a missing package.
-    "tests": 43873,  # to become 27,000
+    # 296 more: programs of heads, for torch.export and ONNX.
+    "tests": 44169,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
