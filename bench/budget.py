@@ -32,7 +32,8 @@ BUDGET = {
     # 18 more: downloads of whole folders of the hub.
     # 45 more: tokenizers of transformers, and CLIP of sentence-transformers.
     # 3 more: programs of heads, for torch.export and ONNX.
-    "images": 7086,  # to become 5,300
+    # 35 more: a layer that is read leaves all others as in their own run.
+    "images": 7121,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
@@ -75,7 +76,8 @@ BUDGET = {
     # 287 more: text towers of transformers.
     # 12 more: zero-shot and layers, and a missing package.
     # 296 more: programs of heads, for torch.export and ONNX.
-    "tests": 44169,  # to become 27,000
+    # 26 more: layers in one pass before their norm, and attention.
+    "tests": 44195,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

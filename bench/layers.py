@@ -1,17 +1,22 @@
 """Layers against a forward hook, and five in one pass: `python -m bench.layers [MODEL...]`.
 
 For each model, with random weights and three random images: the largest difference of five layers'
-rows from the output that a hook reads, relative to its largest value; and CPU seconds of one pass
-of all five, of the last layer alone, and of the five one after the other.
+rows from the output that a hook reads, relative to its largest value; whether they have the bytes
+of one pass for each; and CPU seconds of one pass of all five, of the last layer alone, and of the
+five one after the other, each the least of several in turn.
 """
 
 import argparse
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from bench.transformers_models import MODELS as TRANSFORMERS
+from bench.transformers_models import saved
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.layer_recipes import layer_outputs
 from pipeline.images.network import RecipeNetwork
@@ -22,8 +27,9 @@ from pipeline.images.weights import load_weights
 MODELS = (
     "torchvision:resnet50", "torchvision:vit_b_16", "resnet50-caffe-pool", "timm:resnet18",
     "timm:vit_tiny_patch16_224", "timm:convnext_atto", "open-clip:ViT-B-32", "open-clip:RN50",
+    "transformers:ViT", "transformers:DINOv2",
 )  # fmt: skip
-LAYERS, IMAGES, REPEATS = 5, 3, 3
+LAYERS, IMAGES, REPEATS = 5, 3, 7
 
 
 def main() -> None:
@@ -33,7 +39,8 @@ def main() -> None:
     parser.add_argument("--engine", default="fast", choices=["fast", "reference"])
     given = parser.parse_args()
     torch.set_num_threads(1)
-    print("model, largest difference, CPU s of one pass / last layer alone / five passes, ratio")
+    print("| model | largest difference | bytes | one pass | last alone | five passes | ratio |")
+    print("|---|---|---|---|---|---|---|")
     for model in given.models:
         recipes = of_layers(model)
         state = load_weights(recipes[0], "random:0", None, recipes[1:]).state
@@ -41,17 +48,20 @@ def main() -> None:
         windows = random_windows(together)
         worst = difference(together, recipes, dict(state), windows)
         alone = [RecipeNetwork(recipe, dict(state), "cpu", given.engine) for recipe in recipes]
-        every = seconds(lambda: together.every(windows))  # noqa: B023
-        each = [seconds(lambda: one(windows)) for one in alone]  # noqa: B023
+        pairs = zip(together.every(windows), alone, strict=True)
+        same = all(torch.equal(rows, one(windows)) for rows, one in pairs)
+        every, *each = seconds([together, *alone], windows)
         print(
-            f"{model}: {worst:.1e}, {every:.2f} / {each[-1]:.2f} / {sum(each):.2f}, "
-            f"{every / each[-1]:.2f}",
+            f"| {model} | {worst:.1e} | {'same' if same else 'differ'} | {every:.2f} | "
+            f"{each[-1]:.2f} | {sum(each):.2f} | {every / each[-1]:.2f} |",
             flush=True,
         )
 
 
 def of_layers(model: str) -> list[Recipe]:
     """Return recipes of five layers with cells, spread over the network."""
+    if (name := model.removeprefix("transformers:")) in TRANSFORMERS and name != model:
+        model = f"transformers:{saved(Path(tempfile.mkdtemp()), name)}"
     recipe = resolve_recipe(model)
     named = layer_outputs(recipe, backbone_named(recipe.backbone))
     names = [name for name, shape in named if len(shape) > 1]
@@ -97,16 +107,15 @@ def difference(
     return worst
 
 
-def seconds(run: object) -> float:
-    """Return the least CPU seconds of some runs, after one that is not counted."""
-    assert callable(run)
-    run()
-    times = []
+def seconds(networks: Sequence[RecipeNetwork], windows: Tensor) -> list[float]:
+    """Return the least CPU seconds of some passes of each network, in turn."""
+    least = [float("inf")] * len(networks)
     for _ in range(REPEATS):
-        started = time.process_time()
-        run()
-        times.append(time.process_time() - started)
-    return min(times)
+        for number, network in enumerate(networks):
+            started = time.process_time()
+            network.every(windows)
+            least[number] = min(least[number], time.process_time() - started)
+    return least
 
 
 if __name__ == "__main__":

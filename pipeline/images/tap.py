@@ -54,7 +54,9 @@ class _Recorded(nn.Module):
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """Return the layer's output, unless no later layer is needed."""
         output = self.layer(*inputs, **options)
-        self._record(first_tensor(output))
+        # While torch's own layers with several outputs are traced, these are one proxy.
+        several = isinstance(self.layer, nn.MultiheadAttention | nn.RNNBase)
+        self._record(output[0] if several else first_tensor(output))
         return output
 
 

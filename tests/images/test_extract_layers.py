@@ -15,6 +15,7 @@ from pipeline.images.extract import layer_folders
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import Preprocessing, RecipeError, resolve_recipe
 from pipeline.images.recipes.by_name import PROVIDERS, resolved_like
+from pipeline.images.weights import load_weights
 from pipeline.store.jobs.sink import Sink
 from stages.extract import extract
 from stages.list import list as list_command
@@ -24,6 +25,7 @@ WAY = pipeline.Preprocessing(
     pipeline.Crop("none", 16),
     pipeline.Normalise(255.0, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)),
 )
+BLOCK = "encoder.layers.encoder_layer_"
 RECIPES = ["own-pool@0", "own@1", "own-max@1", "own-pool@block.0", "own"]
 
 
@@ -138,6 +140,30 @@ def test_outputs_of_one_pass_are_those_of_several(own: None, engine: str, precis
     together = RecipeNetwork(recipes[0], dict(state), "cpu", engine, recipes[1:]).every(windows)
     for recipe, rows in zip(recipes, together, strict=True):
         assert torch.equal(RecipeNetwork(recipe, dict(state), "cpu", engine)(windows), rows)
+
+
+@pytest.mark.parametrize(
+    ("model", "layers"),
+    [
+        # Before a norm, an addition and an activation, and what the next block adds.
+        ("torchvision:resnet18", ("conv1", "layer1.0", "layer1.1.bn2", "layer3.1.conv1", "layer4")),
+        ("timm:test_vit", ("blocks.0.mlp.fc1", "blocks.1")),
+        ("torchvision:vit_b_32", (f"{BLOCK}0.self_attention", f"{BLOCK}1.mlp.0", f"{BLOCK}2")),
+    ],
+)
+def test_a_layer_that_is_read_changes_no_later_one(model: str, layers: tuple[str, ...]) -> None:
+    if model.startswith("timm:"):
+        pytest.importorskip("timm", reason="needs the extra [timm]")
+    recipes = [resolve_recipe(f"{model}@{layer}") for layer in layers]
+    state = load_weights(recipes[0], "random:0", None, recipes[1:]).state
+    size, generator = recipes[0].crop.size, torch.Generator().manual_seed(0)
+    windows = torch.randint(0, 255, (1, 1, size, size, 3), dtype=torch.uint8, generator=generator)
+    together = RecipeNetwork(recipes[0], dict(state), also=recipes[1:])
+    for recipe, rows in zip(recipes, together.every(windows), strict=True):
+        assert torch.equal(RecipeNetwork(recipe, dict(state))(windows), rows), recipe.name
+    kinds = [type(module).__name__ for module in together.modules()]
+    assert "BatchNorm2d" not in kinds
+    assert kinds.count("ReLU") == 0
 
 
 def test_layers_that_cannot_share_are_refused(own: None) -> None:
