@@ -25,7 +25,7 @@ from pipeline.images.tap import first_tensor
 from pipeline.images.weights import load_weights
 
 MODELS = (
-    "torchvision:resnet50", "torchvision:vit_b_16", "resnet50-caffe-pool", "timm:resnet18",
+    "torchvision:resnet50", "torchvision:vit_b_16", "resnet50-caffe-grid", "timm:resnet18",
     "timm:vit_tiny_patch16_224", "timm:convnext_atto", "open-clip:ViT-B-32", "open-clip:RN50",
     "transformers:ViT", "transformers:DINOv2",
 )  # fmt: skip

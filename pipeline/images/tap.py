@@ -51,6 +51,10 @@ class _Recorded(nn.Module):
         super().__init__()
         self.layer, self._record = layer, record
 
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the layer, such as its weight, which other layers may read."""
+        return super().__getattr__(name) if name == "layer" else getattr(self.layer, name)
+
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """Return the layer's output, unless no later layer is needed."""
         output = self.layer(*inputs, **options)
