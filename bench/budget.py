@@ -78,7 +78,7 @@ BUDGET = {
     # 12 more: zero-shot and layers, and a missing package.
     # 296 more: programs of heads, for torch.export and ONNX.
     # 26 more: layers in one pass before their norm, and attention.
-    "tests": 44195,  # to become 27,000
+    "tests": 44224,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

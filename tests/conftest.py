@@ -56,12 +56,15 @@ def tried_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_process() -> Iterator[None]:
+def _one_process(request: pytest.FixtureRequest) -> Iterator[None]:
     """Start no process that tries a file first, use one thread, and share networks."""
     import torch
 
     from tests.images.networks.shared import share_networks
+    from tests.warm_workers import warm_workers
 
+    # In a process of pytest-xdist, which runs all tests: it takes four seconds of another core.
+    warm_workers(now=hasattr(request.config, "workerinput"))
     # A shell starts its background jobs with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Two test processes on two cores would otherwise fight over threads.

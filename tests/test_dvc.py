@@ -30,9 +30,10 @@ WITHOUT_EFFECT = {
     "stages/plan.py",
 }
 
-# Imported for options that no stage gives: `--images`, `--leaks`.
+# Imported for options that no stage gives: `--images`, `--leaks`, `--experiment FILE.yaml`.
 NOT_REACHED = {
     PROJECT / "stages/additions.py",  # imports names for types, and what `added_by_families` adds
+    PROJECT / "stages/experiment_name.py",
     PROJECT / "pipeline/datasets/plain_images.py",
     PROJECT / "pipeline/studies/near_duplicates/leaks.py",
 }
