@@ -200,7 +200,7 @@ def test_one_dataset_in_every_form(
     written = {}
     for form, (source, where) in sources.items():
         out = tmp_path / "out" / form
-        manifest = prepare(source, out, root=where)
+        manifest = prepare(source, out, root=where, unpack=True)
         written[form] = (out / "manifest.jsonl").read_bytes()
         for entry in manifest.entries:
             stored_bytes = (manifest.image_root / entry.file).read_bytes()

@@ -48,9 +48,12 @@ QUICK = {
     ("scan", "caption"),
     ("relational", "caption"),
 }
+# An ONNX file is written from the program of torch, so those of the slow cases are not run alone.
 OF_ALL = [
-    pytest.param(*key, id=" ".join(key), marks=() if key in QUICK else pytest.mark.slow)
+    pytest.param(*key, form, id=" ".join((*key, form)), marks=() if quick else pytest.mark.slow)
     for key in CASES
+    for form in SUFFIXES
+    if (quick := key in QUICK) or form == "onnx"
 ]
 
 
@@ -73,7 +76,7 @@ def form(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.parametrize(("name", "side"), OF_ALL)
+@pytest.mark.parametrize(("name", "side", "form"), OF_ALL, indirect=["form"])
 def test_a_program_has_the_rows_of_its_module(
     name: str, side: str, form: str, tmp_path: Path
 ) -> None:
