@@ -34,7 +34,7 @@ BUDGET = {
     # 3 more: programs of heads, for torch.export and ONNX.
     # 35 more: a layer that is read leaves all others as in their own run.
     # 4 more: a tapped layer has the attributes that other layers read.
-    "images": 7125,  # to become 5,300
+    "images": 7209,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
@@ -78,7 +78,7 @@ BUDGET = {
     # 12 more: zero-shot and layers, and a missing package.
     # 296 more: programs of heads, for torch.export and ONNX.
     # 26 more: layers in one pass before their norm, and attention.
-    "tests": 44227,  # to become 27,000
+    "tests": 44303,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -4,6 +4,7 @@ import os
 import re
 import urllib.error
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from pipeline.images.networks.state_dicts import Weights, state_sha256
 from pipeline.images.npm_weights import SHA256, fetched_npm_archive, npm_archive
 from pipeline.images.recipes import Recipe, RecipeError, provider_of
 from pipeline.images.recipes.by_name import PROVIDERS
+from pipeline.images.stated_preprocessing import remark_on_preprocessing
 from pipeline.images.tap import Tap
 from pipeline.store.errors import MissingPackage
 from pipeline.store.extras import require
@@ -58,7 +60,11 @@ def load_weights(
             f"{recipe.name} is a recipe of {recipe.plugin or 'this package'}, but its backbone "
             f"{recipe.backbone} is of {installed or 'this package'} here; install the same version"
         )
-    return load_backbone_weights(backbone, (recipe, *also), recipe.weights, shape, source, prefix)
+    taps = recipe, *also
+    loaded = load_backbone_weights(backbone, taps, recipe.weights, shape, source, prefix)
+    if Path(source).is_dir() and (remark := remark_on_preprocessing(Path(source), recipe)):
+        return replace(loaded, remark="; ".join(filter(None, (loaded.remark, remark))))
+    return loaded
 
 
 def load_backbone_weights(
