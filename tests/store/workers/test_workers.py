@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +59,11 @@ def ignore_log(line: str) -> None:
 
 
 def worker_processes() -> list[int]:
-    """Return the worker processes of this one that are alive."""
-    found = []
-    with suppress(OSError):  # threads and processes end while this looks
-        for thread in Path("/proc/self/task").iterdir():
-            for pid in (thread / "children").read_text().split():
-                if b"spawn_main" in Path("/proc", pid, "cmdline").read_bytes():
-                    found.append(int(pid))
-    return found
+    """Return the worker processes of this one that are alive: the forks of its server."""
+    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    if server is None:
+        return []
+    return [int(pid) for pid in Path(f"/proc/{server}/task/{server}/children").read_text().split()]
 
 
 def test_a_worker_that_ends_while_it_starts_is_an_error_with_a_name(
