@@ -189,7 +189,7 @@ def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file of at most `MAX_BYTES`, or raise an `UnusableImage`."""
     try:
         outer = outer_file(path)
-        info = Path(outer).stat()
+        info = path.stat() if outer == os.fspath(path) else Path(outer).stat()
         if stat.S_ISDIR(info.st_mode):
             raise UnusableImage("a folder, not a file")
         # Reading a pipe would block, a device might never end.

@@ -81,7 +81,7 @@ class PathResolver:
 
     def _is_file(self, file: str, path: str) -> bool:
         try:
-            return Path(outer_file(self._root / file)).is_file()
+            return (self._root / outer_file(file)).is_file()
         except OSError as error:
             reason = f"cannot be looked up below {self._root} ({error.strerror})"
             raise RowFault("unusable path", f"{self._unit} path {path!r} {reason}", path) from error
