@@ -34,11 +34,11 @@ BUDGET = {
     # 3 more: programs of heads, for torch.export and ONNX.
     # 35 more: a layer that is read leaves all others as in their own run.
     # 4 more: a tapped layer has the attributes that other layers read.
-    "images": 7209,  # to become 5,300
+    "images": 7210,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
-    "text": 6625,  # to become 5,900
+    "text": 6627,  # to become 5,900
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     # 204 more: programs of heads, for torch.export and ONNX.
@@ -62,7 +62,7 @@ BUDGET = {
     # 25 more: an experiment of params.yaml without its package stops no other run.
     # 2 more: a line in the list of encoders, and its help.
     # 61 more: programs of heads, for torch.export and ONNX.
-    "stages": 5369,
+    "stages": 5370,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.

@@ -174,7 +174,8 @@ def _require_images_alone(**of_datasets: object) -> None:
 
 def _listed(paths: Iterable[Path]) -> list[Path]:
     """Return the files and folders named on the command line or in a list file."""
-    from pipeline.datasets.plain_images import expand_braces, read_list
+    from pipeline.datasets.plain_images import read_list
+    from pipeline.datasets.readers.tables.tar_shards import expand_braces
 
     images: list[Path] = []
     for path in paths:

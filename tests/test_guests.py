@@ -164,8 +164,8 @@ def test_without_it_rows_are_read_and_nothing_is_computed(
         (("run", "mine"), "no head is called 'least-squares'"),
     ):
         assert status_of(*refused) in (1, 2), refused
-        said = capsys.readouterr().err
-        assert (message in said, "Traceback" in said) == (True, False), said
+        printed = capsys.readouterr().err
+        assert (message in printed, "Traceback" in printed) == (True, False), printed
     with pytest.raises(PluginError, match=r"'least-squares' is one of the heads of guest==1.0, wh"):
         pipeline.load_head(HEAD)
     with pytest.raises(PluginError, match=r"'letters' is one of the encoders of guest==1.0, which"):

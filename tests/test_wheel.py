@@ -143,12 +143,12 @@ def test_each_command_of_the_plain_way(say: Say) -> None:
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_without_its_extra_a_command_names_it(extra: str, say: Say) -> None:
     if extra in REFUSED:
-        said = say("pipeline", *REFUSED[extra].split(), fails=True)
+        printed = say("pipeline", *REFUSED[extra].split(), fails=True)
     else:
         need = f"from pipeline.store.extras import require; require('{extra}', 'this needs')"
-        said = say("python", "-c", need, fails=True)
-    assert install_command(extra) in said
-    assert (extra not in REFUSED) == ("Traceback" in said)
+        printed = say("python", "-c", need, fails=True)
+    assert install_command(extra) in printed
+    assert (extra not in REFUSED) == ("Traceback" in printed)
 
 
 def test_a_folder_of_images_and_the_report(say: Say) -> None:
@@ -302,5 +302,5 @@ print(hit.score > 0.999)
         ("extract --recipe tiny-net-pool --dataset data/lines --out x", "no image recipe or"),
         ("prepare lines --root photos --out x", "No such command 'lines'"),
     ):
-        said = photos(f"pipeline {line}", fails=True)
-        assert (message in said, "Traceback" in said) == (True, False), said
+        printed = photos(f"pipeline {line}", fails=True)
+        assert (message in printed, "Traceback" in printed) == (True, False), printed

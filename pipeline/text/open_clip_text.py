@@ -18,14 +18,13 @@ from pipeline.images.networks.open_clip_models import open_clip as library
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.store.devices import one_core_each
 from pipeline.text.encoders.base import VocabularyReport, report_on_pieces
+from pipeline.text.sentence_model import memory_of_tower
 
 # Rows per batch, a constant: products of other sizes are summed in another order, which would
 # change a row's last bits. One caption therefore costs as much as a batch.
 _ROWS = 32
 # A causal tower computes a caption at its own length, rounded up to a multiple of this.
 _LENGTH_STEP = 8
-# Numbers in memory per token and unit of width while a block is computed.
-_ACTIVATIONS = 24
 
 
 class OpenClip:
@@ -63,9 +62,7 @@ class OpenClip:
     @property
     def memory(self) -> int:
         """Memory of the tower and of concurrent batches, in bytes."""
-        parameters = sum(p.numel() * p.element_size() for p in self._net.parameters())
-        width = max(m.embedding_dim for m in self._net.modules() if isinstance(m, nn.Embedding))
-        return parameters + self._threads * 4 * _ROWS * self.context_length * width * _ACTIVATIONS
+        return memory_of_tower(self._net, self.context_length, _ROWS, self._threads)
 
     def recipe(self) -> dict[str, Any]:
         text = self.model.config["text_cfg"]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pipeline.images.networks.hub import HUB_ID, cached_file, download_remedy, hub_folder
 from pipeline.images.networks.transformers_models import quiet_transformers
@@ -324,6 +324,13 @@ def _require_weights(folder: Path) -> None:
             f"the weights in {folder} do not match its config.json: {len(faults)} keys differ, "
             f"first {'; '.join(faults[:5])}; copy the model's whole folder again"
         )
+
+
+def memory_of_tower(net: nn.Module, length: int, rows: int, threads: int) -> int:
+    """Return the memory of a text tower and its concurrent batches of `rows` captions, in bytes."""
+    parameters = sum(p.numel() * p.element_size() for p in net.parameters())
+    width = max(m.embedding_dim for m in net.modules() if isinstance(m, nn.Embedding))
+    return parameters + threads * 4 * rows * length * width * ACTIVATIONS
 
 
 def batches_of(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -22,7 +22,7 @@ from pipeline.store.devices import one_core_each
 from pipeline.store.hashing import sha256_of_json
 from pipeline.text import EncoderError
 from pipeline.text.encoders.base import VocabularyReport, report_on_pieces
-from pipeline.text.sentence_model import ACTIVATIONS, ROWS, batches_of
+from pipeline.text.sentence_model import ROWS, batches_of, memory_of_tower
 
 # Models whose row is that of the last position, padding or not: their captions are padded to the
 # context by the library's documentation, not by default.
@@ -59,9 +59,7 @@ class TransformersText:
     @property
     def memory(self) -> int:
         """Memory of the tower and of concurrent batches, in bytes."""
-        parameters = sum(p.numel() * p.element_size() for p in self._net.parameters())
-        width = max(m.embedding_dim for m in self._net.modules() if isinstance(m, nn.Embedding))
-        return parameters + self._threads * 4 * ROWS * self.context_length * width * ACTIVATIONS
+        return memory_of_tower(self._net, self.context_length, ROWS, self._threads)
 
     def recipe(self) -> dict[str, Any]:
         return {

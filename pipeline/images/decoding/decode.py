@@ -189,13 +189,14 @@ def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file of at most `MAX_BYTES`, or raise an `UnusableImage`."""
     try:
         outer = outer_file(path)
-        info = path.stat() if outer == os.fspath(path) else Path(outer).stat()
+        inside = outer != os.fspath(path)
+        info = Path(outer).stat() if inside else path.stat()
         if stat.S_ISDIR(info.st_mode):
             raise UnusableImage("a folder, not a file")
         # Reading a pipe would block, a device might never end.
         if not stat.S_ISREG(info.st_mode):
             raise UnusableImage("not an ordinary file")
-        size = info.st_size if outer == os.fspath(path) else stated_size(path)
+        size = stated_size(path) if inside else info.st_size
         if size > MAX_BYTES:
             raise UnusableImage(f"{size} bytes are more than the limit of {MAX_BYTES}", REFUSED)
         return bytes_of(path)

@@ -9,10 +9,8 @@ from typing import Protocol
 
 from pipeline.datasets.checks import check_relative
 from pipeline.datasets.readers.tables.table import RowFault
-from pipeline.datasets.readers.tables.unpacked import MAX_BYTES, name_of_bytes
+from pipeline.datasets.readers.tables.unpacked import name_of_bytes
 from pipeline.store.inner_files import bytes_of, in_parquet, in_tar
-
-__all__ = ["MAX_BYTES", "ImagesInPlace", "StoredImages"]
 
 
 class StoredImages(Protocol):

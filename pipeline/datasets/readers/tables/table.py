@@ -35,7 +35,7 @@ class Table:
     records: Iterator[tuple[int, Mapping[str, Any] | RowFault]]
     folder: str = ""  # below the image root, to which paths are relative
     split: str | None = None  # of all records; None: that of the split column, if any
-    images_inside: bool = False  # images were stored with the records, and have been unpacked
+    images_inside: bool = False  # images are stored with the records
     notes: dict[str, Any] = field(default_factory=dict)  # found while reading, such as a separator
 
     def place(self, number: int) -> str:

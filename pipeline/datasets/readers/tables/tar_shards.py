@@ -12,8 +12,9 @@ from typing import Any, cast
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.readers import image_files
-from pipeline.datasets.readers.tables.stored_images import MAX_BYTES, StoredImages
+from pipeline.datasets.readers.tables.stored_images import StoredImages
 from pipeline.datasets.readers.tables.table import RowFault, Table
+from pipeline.datasets.readers.tables.unpacked import MAX_BYTES
 from pipeline.store.inner_files import name_of
 from pipeline.store.schema import SchemaError, decode
 
