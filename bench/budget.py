@@ -21,7 +21,8 @@ BUDGET = {
     # 17 more: no folder is made for a URL.
     # 2 more: a head by its path whose package is missing.
     # 1 more: programs of heads, for torch.export and ONNX.
-    "store": 12115,  # to become 8,900
+    # 31 more: URLs, for all that opens files.
+    "store": 12150,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     "datasets": 4947,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import __version__
 from pipeline.store.errors import PipelineError
+from pipeline.store.objects.urls import url_of
 from pipeline.store.schema import decode
 from pipeline.store.wording import without_secrets
 
@@ -25,8 +26,6 @@ _UNPACKED = 2000
 # Unallocated parts of a dataset use no space in a file; read at most this much of them.
 _UNWRITTEN_BYTES = 1 << 24
 
-# A URL, also as `Path` shortens it: "s3:/bucket/features".
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/.*", re.DOTALL)
 _PART = re.compile(r"(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
 
 
@@ -50,10 +49,9 @@ def require_folder(path: Path) -> None:
 
 def require_local(path: str | Path) -> None:
     """Raise for a URL: a folder called `s3:` would be made for it."""
-    match = _URL.fullmatch(os.fspath(path))
-    if match and not Path(f"{match[1]}:").exists():
+    if (url := url_of(path)) is not None:
         raise OutputError(
-            f"{without_secrets(os.fspath(path))} is a URL, expected a path on this machine; mount "
+            f"{without_secrets(url)} is a URL, expected a path on this machine; mount "
             "or copy what is read, and write features to a folder, which `pipeline shards push "
             "FOLDER URL` sends"
         )

@@ -15,12 +15,12 @@ from typing import Annotated
 import msgspec
 
 from pipeline.store.hashing import sha256_of_file
+from pipeline.store.objects.retry import RemoteError
 from pipeline.store.schema import Sha256, decode_format
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex
 from pipeline.store.shards.reader import ShardFile
 from pipeline.store.share.cards.card import CARD_FILE
 from pipeline.store.share.cards.croissant import CROISSANT_FILE
-from pipeline.store.share.retry import RemoteError
 from pipeline.store.share.spans import Spans, feature_spans, sha256_of_spans
 
 CONTENTS_FILE = "files.json"

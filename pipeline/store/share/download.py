@@ -7,10 +7,10 @@ from itertools import accumulate
 from pathlib import Path
 
 from pipeline.store.hashing import sha256_of_file
+from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.retry import ATTEMPTS, Backoff, RemoteError
 from pipeline.store.shards.format import DamagedShard
 from pipeline.store.share.meter import Meter
-from pipeline.store.share.remote import Remote
-from pipeline.store.share.retry import ATTEMPTS, Backoff, RemoteError
 from pipeline.store.share.spans import Spans
 
 COPIES = 2

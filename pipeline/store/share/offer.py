@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipeline.store.objects.remote import Remote, read_bounded
+from pipeline.store.objects.retry import RemoteError
 from pipeline.store.shards.format import ShardEntry, ShardError
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, index_from
 from pipeline.store.share.contents import (
@@ -15,8 +17,6 @@ from pipeline.store.share.contents import (
     contents_from,
 )
 from pipeline.store.share.meter import Meter
-from pipeline.store.share.remote import Remote, read_bounded
-from pipeline.store.share.retry import RemoteError
 
 # Upper bounds without features: ids, failure reasons and checksums need far less.
 _MOST_REST_OF_ROW, _MOST_REST_OF_SHARD = 1 << 14, 1 << 24

@@ -14,6 +14,7 @@ from pipeline.store.builder.locking import (
 )
 from pipeline.store.guard import crashes_of
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
+from pipeline.store.objects.retry import RemoteError
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import DamagedShard, OtherShard, ShardError
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, read_index
@@ -22,7 +23,6 @@ from pipeline.store.shards.side_by_side import is_view
 from pipeline.store.share.contents import SharedFile, encoder_of
 from pipeline.store.share.meter import Meter
 from pipeline.store.share.offer import Offer
-from pipeline.store.share.retry import RemoteError
 from pipeline.store.share.spans import feature_spans
 
 _ENCODER_WORK = "encoder"

@@ -10,6 +10,8 @@ from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.convert.importers.id_files import read_ids
 from pipeline.store.errors import WrongUsage
+from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.retry import RemoteError
 from pipeline.store.packed import TextIndex
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FeatureSet, MissingRows
@@ -20,11 +22,9 @@ from pipeline.store.share.cards.card import CARD_FILE
 from pipeline.store.share.cards.croissant import CROISSANT_FILE
 from pipeline.store.share.contents import CONTENTS_FILE, ENCODER_SUFFIX, Contents, SharedFile
 from pipeline.store.share.download import bytes_moved_for, fetch_file
-from pipeline.store.share.locate import open_remote
 from pipeline.store.share.meter import Meter, Transfer
 from pipeline.store.share.offer import Offer, read_offer
 from pipeline.store.share.output import PullOutput
-from pipeline.store.share.retry import RemoteError
 from pipeline.store.share.rows import (
     bytes_moved_for_rows,
     fetch_rows,

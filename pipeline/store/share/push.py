@@ -4,6 +4,9 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pipeline.store.objects.locate import open_writable
+from pipeline.store.objects.remote import Remote, read_bounded
+from pipeline.store.objects.retry import RemoteError, retry
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.format import DamagedShard, ShardEntry, ShardError
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, index_from, read_index
@@ -20,10 +23,7 @@ from pipeline.store.share.contents import (
     contents_of,
     encoder_of,
 )
-from pipeline.store.share.locate import open_writable
 from pipeline.store.share.meter import Meter, Transfer
-from pipeline.store.share.remote import Remote, read_bounded
-from pipeline.store.share.retry import RemoteError, retry
 
 _BLOCK = 1 << 20
 _REMEDY = "push to another URL, or delete the remote files if they are obsolete"
@@ -189,7 +189,7 @@ def _files_named_there(
             files = contents_from(begun, f"{remote.shown}/{CONTENTS_FILE}")
             named |= _same_files(remote, contents.shards, files.shards)
             named |= _same_files(remote, contents.encoder, files.encoder)
-    except ShardError as error:
+    except (ShardError, RemoteError) as error:
         raise RemoteError(f"{error}; {_REMEDY}") from error
     return named
 

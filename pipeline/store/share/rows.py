@@ -12,6 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from pipeline.store.objects.remote import Remote
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import DamagedShard
 from pipeline.store.shards.layout import FEATURES
@@ -19,7 +20,6 @@ from pipeline.store.shards.reader import ShardFile
 from pipeline.store.share.contents import SharedShard
 from pipeline.store.share.download import COPIES, bytes_moved_for, fetch_spans, store_verified
 from pipeline.store.share.meter import Meter
-from pipeline.store.share.remote import Remote
 from pipeline.store.share.spans import feature_spans, sha256_of_spans
 
 _ROWS = 64

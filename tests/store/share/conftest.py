@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.store.objects import retry, web
 from pipeline.store.shards.feature_set import FeatureSet
-from pipeline.store.share import retry, web
 from pipeline.store.share.push import push
 from tests.store.share.server import Misbehaving, serving
 from tests.store.share.shared import make

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from pipeline.store.builder.arrays import write_features
+from pipeline.store.objects.retry import RemoteError
 from pipeline.store.shards.feature_set import FeatureSet, MissingRows
 from pipeline.store.shards.format import OtherShard
 from pipeline.store.shards.verify import verify
 from pipeline.store.share.pull import pull
 from pipeline.store.share.push import push
-from pipeline.store.share.retry import RemoteError
 from tests.project import Recorder
 from tests.store.shards.factories import contents as files_of
 from tests.store.share.server import Misbehaving, Request, once

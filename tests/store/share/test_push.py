@@ -12,13 +12,13 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry
 
+from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.retry import RemoteError
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import DamagedShard
-from pipeline.store.share.locate import open_remote
 from pipeline.store.share.pull import pull
 from pipeline.store.share.push import push
-from pipeline.store.share.remote import Remote
-from pipeline.store.share.retry import RemoteError
 from tests.store.shards.factories import build, ids
 from tests.store.shards.factories import contents as files_of
 from tests.store.share.shared import IDS, SHARDS, make, same_files

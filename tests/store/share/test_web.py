@@ -14,11 +14,11 @@ import pytest
 import yarl
 
 from pipeline.store.errors import PipelineError
+from pipeline.store.objects import web
+from pipeline.store.objects.retry import RemoteError
+from pipeline.store.objects.web import _require_redirect
 from pipeline.store.shards.format import DamagedShard
-from pipeline.store.share import web
 from pipeline.store.share.pull import pull
-from pipeline.store.share.retry import RemoteError
-from pipeline.store.share.web import _require_redirect
 from tests.project import Recorder
 from tests.store.share.server import Misbehaving, Request, once
 from tests.store.share.shared import IDS, ROWS, ROWS_PER_SHARD, SHARDS, pull_command
@@ -247,7 +247,7 @@ def test_waiting_for_a_server(
 ) -> None:
     """As long as it asks, within bounds; one that stalls is given up."""
     waits: list[float] = []
-    monkeypatch.setattr("pipeline.store.share.retry.sleep", waits.append)
+    monkeypatch.setattr("pipeline.store.objects.retry.sleep", waits.append)
     server.faults = [
         once(lambda r: r.file == FIRST and r.plain(503, b"", Retry_After="7")),
         once(lambda r: r.file == FIRST and r.plain(429, b"", Retry_After="86400")),

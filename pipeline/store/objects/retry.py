@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import sleep
 from typing import Literal, TypeVar
 
-from pipeline.store.shards.format import ShardError
+from pipeline.store.errors import PipelineError
 
 ATTEMPTS = 5
 PAUSE_SECONDS = 1.0
@@ -18,8 +18,8 @@ T = TypeVar("T")
 Cause = Literal["", "missing", "forbidden", "no ranges", "transient"]
 
 
-class RemoteError(ShardError):
-    """A feature set cannot be pushed or pulled, or a remote file read or written."""
+class RemoteError(PipelineError):
+    """A remote file or folder cannot be read or written."""
 
     def __init__(self, text: str, cause: Cause = "", pause: float | None = None) -> None:
         super().__init__(text)

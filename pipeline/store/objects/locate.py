@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 from pipeline.store.extras import require
-from pipeline.store.share.remote import Remote
-from pipeline.store.share.retry import RemoteError
+from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.retry import RemoteError
 from pipeline.store.wording import without_secrets
 
 # Package of a module that fsspec needs, where the names differ.
@@ -24,7 +24,7 @@ def open_remote(url: str | Path) -> Remote:
     url = _resolved(str(url))
     if url.lower().startswith(("http://", "https://")):
         require("aiohttp", "http:// and https:// need")
-        from pipeline.store.share.web import open_web
+        from pipeline.store.objects.web import open_web
 
         return open_web(url)
     fsspec = require("fsspec", "remote folders need")

@@ -16,8 +16,8 @@ import aiohttp
 import yarl
 from fsspec.implementations.http import HTTPFileSystem
 
-from pipeline.store.share.remote import Remote
-from pipeline.store.share.retry import RemoteError
+from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.retry import RemoteError
 from pipeline.store.wording import without_secrets
 
 CONNECT_SECONDS, READ_SECONDS = 15.0, 60.0

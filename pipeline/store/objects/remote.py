@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import quote
 
-from pipeline.store.share.retry import RemoteError, retry
+from pipeline.store.objects.retry import RemoteError, retry
 
 _BLOCK = 1 << 20
 _LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}

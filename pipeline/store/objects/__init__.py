@@ -1,0 +1,5 @@
+"""Files behind URLs: object stores, web servers and all else that fsspec reads.
+
+A `Remote` is a folder there (`remote`); `locate` opens one by its URL, `web` guards HTTP. `urls`
+recognises the URL in a path.
+"""

@@ -1,0 +1,29 @@
+"""URLs in place of paths: `Path("s3://bucket/x")` is `s3:/bucket/x`, which still names the URL.
+
+Manifests, feature folders and options therefore carry one kind of path, and only functions that
+open files ask what it is.
+"""
+
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+
+# At least two letters, since `C:/` is a drive; a chain, such as simplecache::s3://b, is refused.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+
+
+def url_of(path: str | Path) -> str | None:
+    """Return the URL that a path denotes; None for a path on this machine."""
+    text = os.fspath(path)
+    # Most paths are local, and there are millions of them.
+    if ":/" not in text or (match := _URL.fullmatch(text)) is None or _is_folder(match[1]):
+        return None
+    scheme, rest = match[1].lower(), match[2]
+    return f"{scheme}:///{rest}" if scheme == "file" else f"{scheme}://{rest}"
+
+
+@lru_cache
+def _is_folder(scheme: str) -> bool:
+    """Return whether the current folder has one called `s3:`."""
+    return Path(f"{scheme}:").exists()
