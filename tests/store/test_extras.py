@@ -18,7 +18,7 @@ PROGRAMS = {"dvc"}  # no module of it is imported
 NOT_IN_ALL = {"mteb"}  # requires other versions than `sentences`
 # Modules that are imported only after `require`.
 AFTER_REQUIRE = {
-    "pipeline/store/share/web.py",
+    "pipeline/store/objects/web.py",
     "pipeline/store/workers/connect.py",
     "pipeline/store/workers/executor.py",
     "pipeline/text/vectors/subwords.py",
