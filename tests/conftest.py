@@ -11,6 +11,8 @@ import pytest
 
 from pipeline.store import guard
 from tests.allocator import keep_pages, return_files, return_memory
+from tests.objects_server import s3 as s3
+from tests.objects_server import s3_requests as s3_requests
 from tests.project import SHARED
 from tests.skips import pytest_configure as pytest_configure
 
