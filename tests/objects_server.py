@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import fsspec
 import pytest
 
 _SETTINGS = {
@@ -22,7 +23,6 @@ _requests: list[tuple[str, str]] = []
 def s3() -> Iterator[str]:
     """The URL of an empty bucket, for a folder per test: `f"{s3}/name"`."""
     from moto.moto_server import threaded_moto_server as moto
-    from s3fs import S3FileSystem
 
     def note(handler: Any, *_: object) -> None:
         _requests.append((handler.command, handler.path))
@@ -36,9 +36,10 @@ def s3() -> Iterator[str]:
         patch.delenv("AWS_PROFILE", raising=False)
         patch.delenv("AWS_SESSION_TOKEN", raising=False)
         patch.setenv("AWS_ENDPOINT_URL", "http://{}:{}".format(*server.get_host_and_port()))
-        S3FileSystem().mkdir("tests")
+        files = fsspec.filesystem("s3")
+        files.mkdir("tests")
         yield "s3://tests"
-        S3FileSystem.clear_instance_cache()
+        files.clear_instance_cache()
         server.stop()
 
 
