@@ -79,7 +79,7 @@ BUDGET = {
     # 12 more: zero-shot and layers, and a missing package.
     # 296 more: programs of heads, for torch.export and ONNX.
     # 26 more: layers in one pass before their norm, and attention.
-    "tests": 44303,  # to become 27,000
+    "tests": 44380,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
