@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +71,7 @@ def fit_to_existing(
         plan, order, replaces = fresh, ids, True
         like = index is not None and index.header.row_bytes == header.row_bytes
         if index is not None and like and rows_per_shard is None:
-            plan = replace(fresh, rows_per_shard=index.rows_per_shard)
+            plan = ShardPlan.equal(fresh.rows, index.rows_per_shard)
         index = None
     return OutputPlan(plan, order, compress, index, damaged, broken, replaces, vouched)
 
@@ -203,8 +203,8 @@ def _fit(
         )
     if rest:
         size = index.rows_per_shard if rows_per_shard is None else rows_per_shard
-        return ShardPlan(len(ids), size, plan), PackedTexts([*order, *rest])
-    if not add and not plan.older:
+        return ShardPlan.equal(len(ids), size, plan), PackedTexts([*order, *rest])
+    if not add and not plan.extended:
         if rows_per_shard not in (None, index.rows_per_shard):
             raise OtherShard(
                 f"{holds} in shards of {index.rows_per_shard}, not {rows_per_shard}{remedy}"

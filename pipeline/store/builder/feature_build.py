@@ -94,7 +94,7 @@ class ShardBuild:
         size = (
             default_rows_per_shard(header.row_bytes) if rows_per_shard is None else rows_per_shard
         )
-        self.plan: ShardPlan = ShardPlan(len(ids), size)
+        self.plan: ShardPlan = ShardPlan.equal(len(ids), size)
         # Both are final once the context is entered: an extended set has its older rows first.
         self.ids: PackedTexts = ids if isinstance(ids, PackedTexts) else PackedTexts(ids)
         self._requested = self.ids

@@ -107,7 +107,7 @@ class UnfinishedShard:
         self.first_row: int = plan.span(number).start
         self.older: tuple[Path, ...] = (replaces.path,) if replaces else tuple(older)
         self._replaced = replaces and replaces.path == self.path and replaces.entry.sha256
-        self._shards = plan.shards_then(number)
+        self._shards = plan.counts[number]
         self._journal: Path | None = None
         self._buffer: list[tuple[int, StoredBlock]] = []
         self._buffered_bytes, self._buffered_since = 0, 0.0

@@ -281,6 +281,8 @@ def _plan(
     if len(together) == 1:
         default = default_rows_per_shard(header.row_bytes) if len(shards) == 1 else 1
         size = rows_per_shard or max(default, *(shard.rows for shard in shards))
+    elif any(shard.rows != size for shard in together[:-1]) or together[-1].rows > size:
+        size = max(shard.rows for shard in shards)  # each has the rows of an input file
     remedy = "copy all shards of one set here, and no others"
     try:
         plan = plan_of([(shard.path.name, shard.rows) for shard in shards], size)
@@ -288,10 +290,10 @@ def _plan(
         raise ShardError(f"{folder}: {error}; {remedy}") from error
     for number, shard in enumerate(shards):
         recorded = tuple(shard.attributes.get(name) for name in (SHARD, SHARDS))
-        if recorded != (number, plan.shards_then(number)):
+        if recorded != (number, plan.counts[number]):
             raise ShardError(
                 f"{shard.path} is recorded as shard {recorded[0]} (from 0) of {recorded[1]}, "
-                f"expected shard {number} of {plan.shards_then(number)}; {remedy}"
+                f"expected shard {number} of {plan.counts[number]}; {remedy}"
             )
     return plan
 

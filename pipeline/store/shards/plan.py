@@ -1,9 +1,10 @@
 """Assignment of rows to shards: pure functions, no file access."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
+from itertools import accumulate, groupby
 
 import numpy as np
 
@@ -32,78 +33,92 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """Division of rows into shards of equal size; the last one may be shorter."""
+    """Division of rows into shards."""
 
-    rows: int
+    starts: tuple[int, ...]
+    """First row of each shard, and last the number of rows."""
+    counts: tuple[int, ...]
+    """Number of shards when each one was written, which the shard records."""
     rows_per_shard: int
-    older: "ShardPlan | None" = None
-    """Plan of the first shards, which an extended set keeps unchanged."""
+    """Rows of every shard but the last, for the shards appended last; of the largest shard, if each
+    has the rows of an input file."""
 
-    def __post_init__(self) -> None:
-        if self.rows <= self._older_rows or self.rows_per_shard < 1:
+    @staticmethod
+    def equal(rows: int, rows_per_shard: int, older: "ShardPlan | None" = None) -> "ShardPlan":
+        """Return a plan of shards of one size; the last may be smaller.
+
+        The first shards are those of `older`, which an extended set keeps unchanged.
+        """
+        first = older.rows if older else 0
+        if rows <= first or rows_per_shard < 1:
             raise ShardError(
-                f"cannot plan {self.rows - self._older_rows} rows in shards of "
-                f"{self.rows_per_shard}: both must be at least 1; is the dataset, its split or "
-                "the limit empty?"
+                f"cannot plan {rows - first} rows in shards of {rows_per_shard}: both must be at "
+                "least 1; is the dataset, its split or the limit empty?"
             )
+        starts = (*(older.starts[:-1] if older else ()), *range(first, rows, rows_per_shard))
+        counts = older.counts if older else ()
+        counts += (len(starts),) * (len(starts) - len(counts))
+        return ShardPlan((*starts, rows), counts, rows_per_shard)
 
     @property
-    def _older_rows(self) -> int:
-        return self.older.rows if self.older else 0
-
-    @property
-    def _older_shards(self) -> int:
-        return self.older.shards if self.older else 0
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.starts[-1]
 
     @property
     def shards(self) -> int:
         """Number of shards."""
-        return self._older_shards - (self._older_rows - self.rows) // self.rows_per_shard
+        return len(self.counts)
+
+    @property
+    def extended(self) -> bool:
+        """Whether shards were appended to finished ones."""
+        return self.counts[0] < self.shards
 
     def span(self, shard: int) -> Span:
         """Return the row range of a shard, counted from 0."""
-        if self.older and shard < self.older.shards:
-            return self.older.span(shard)
-        start = self._older_rows + (shard - self._older_shards) * self.rows_per_shard
-        return Span(start, min(start + self.rows_per_shard, self.rows))
+        return Span(self.starts[shard], self.starts[shard + 1])
 
     def shard_of(self, row: int) -> int:
         """Return the number of the shard that holds `row`."""
-        if self.older and row < self.older.rows:
-            return self.older.shard_of(row)
-        return self._older_shards + (row - self._older_rows) // self.rows_per_shard
-
-    def shards_then(self, shard: int) -> int:
-        """Return the number of shards when this one was written, which the shard records."""
-        if self.older and shard < self.older.shards:
-            return self.older.shards_then(shard)
-        return self.shards
+        return bisect_right(self.starts, row) - 1
 
     def file_name(self, shard: int) -> str:
         """Return the shard's file name, such as "shard-00003-of-00012.h5"."""
-        return f"shard-{shard:05d}-of-{self.shards_then(shard):05d}.h5"
+        return shard_name(shard, self.counts[shard])
+
+
+def shard_name(shard: int, shards: int) -> str:
+    """Return the file name of shard `shard` of `shards`."""
+    return f"shard-{shard:05d}-of-{shards:05d}.h5"
 
 
 def plan_of(shards: Sequence[tuple[str, int]], rows_per_shard: int) -> ShardPlan:
     """Return the plan that produces shards of these file names and row counts, in row order."""
-    # Each run that appended shards recorded their number then: its shards have one plan.
-    plan: ShardPlan | None = None
-    for _, group in groupby(shards, lambda shard: re.findall(r"-of-(\d+)", shard[0])):
-        sizes = [rows for _, rows in group]
-        plan = ShardPlan((plan.rows if plan else 0) + sum(sizes), sizes[0], plan)
-    if plan is None:
+    if not shards:
         raise ShardError("found no shards; a feature set has at least one")
-    plan = replace(plan, rows_per_shard=rows_per_shard)
-    # Lazy: an altered index may imply any number of shards.
-    for (file, rows), shard in zip(shards, range(plan.shards), strict=False):
-        expected = plan.file_name(shard), len(plan.span(shard))
-        if (file, rows) != expected:
-            raise ShardError(
-                f"found {file} with {rows} rows, expected {expected[0]} with {expected[1]} rows"
-            )
-    if plan.shards != len(shards):
-        raise ShardError(f"found {len(shards)} shards, expected {plan.shards}")
-    return plan
+    sizes = [rows for _, rows in shards]
+    named = (re.search(r"-of-(\d+)", file) for file, _ in shards)
+    counts = [int(match[1]) if match else len(shards) for match in named]
+    # Each run that appended shards recorded their number then. Its shards have one size, and the
+    # last may be smaller; or each has the rows of an input file, the largest `rows_per_shard`.
+    of_files = rows_per_shard == max(sizes)
+    for count, run in groupby(range(len(shards)), counts.__getitem__):
+        numbers = [*run]
+        last = numbers[-1]
+        size = rows_per_shard if last == len(shards) - 1 else sizes[numbers[0]]
+        for number in numbers:
+            file, rows = shards[number]
+            expected = shard_name(number, count)
+            if file != expected or not (
+                of_files or rows == size or (rows < size and number == last)
+            ):
+                raise ShardError(
+                    f"found {file} with {rows} rows, expected {expected} with {size} rows"
+                )
+        if last != count - 1:
+            raise ShardError(f"found {last + 1} shards, expected {count}")
+    return ShardPlan((0, *accumulate(sizes)), tuple(counts), rows_per_shard)
 
 
 def runs(rows: np.ndarray) -> list[Span]:

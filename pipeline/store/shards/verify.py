@@ -197,7 +197,7 @@ def _index_faults(shard: ShardFile, index: FeatureIndex, number: int) -> Iterato
     expected["created_by"] = entry.created_by or header.created_by
     expected.pop("trained_on", None)  # the index may know more, see `publish`
     with suppress(ShardError):  # reported as a defect of the index
-        expected[SHARDS] = index.plan().shards_then(number)
+        expected[SHARDS] = index.plan().counts[number]
     for key, value in expected.items():
         if shard.attributes.get(key) != value:
             yield Fault(name, f"{key} is {shard.attributes.get(key)!r}, in the index {value!r}")

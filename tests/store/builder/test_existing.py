@@ -11,7 +11,7 @@ from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OtherShard, ShardError
 from pipeline.store.shards.index import INDEX_FILE, read_index
-from pipeline.store.shards.plan import ShardPlan, Span, plan_of, runs
+from pipeline.store.shards.plan import ShardPlan, Span, plan_of, runs, shard_name
 from pipeline.store.shards.reader import ShardFile
 from tests.store.shards.factories import (
     ROWS_PER_SHARD,
@@ -164,7 +164,7 @@ def test_a_set_grows_twice_and_its_shards_stay(tmp_path: Path) -> None:
 def test_a_grown_plan_covers_every_row_once(sizes: list[tuple[int, int]]) -> None:
     plan = None
     for rows, rows_per_shard in sizes:
-        plan = ShardPlan(rows, rows_per_shard, plan)
+        plan = ShardPlan.equal(rows, rows_per_shard, plan)
     assert plan is not None
     spans = [plan.span(shard) for shard in range(plan.shards)]
     assert [row for span in spans for row in range(span.start, span.stop)] == list(range(rows))
@@ -192,13 +192,22 @@ def test_an_altered_index_cannot_plan_without_end() -> None:
             plan_of(shards, 1)
 
 
+def test_shards_of_input_files_have_any_sizes() -> None:
+    sizes = (3, 1, 7, 2)
+    plan = plan_of([(shard_name(number, 4), rows) for number, rows in enumerate(sizes)], 7)
+    assert [len(plan.span(shard)) for shard in range(4)] == [3, 1, 7, 2]
+    assert [plan.shard_of(row) for row in (0, 2, 3, 4, 10, 11, 12)] == [0, 0, 1, 2, 2, 3, 3]
+    with pytest.raises(ShardError, match="found shard-00001-of-00004.h5 with 1 rows"):
+        plan_of([(shard_name(number, 4), rows) for number, rows in enumerate(sizes)], 6)
+
+
 def test_what_is_not_a_plan_is_refused_by_its_numbers() -> None:
     empty = (
         r"^cannot plan {} rows in shards of {}: .*; is the dataset, its split or the limit empty\?$"
     )
-    for rows, size, older in ((0, 5, None), (5, 0, None), (3, 5, ShardPlan(3, 5))):
+    for rows, size, older in ((0, 5, None), (5, 0, None), (3, 5, ShardPlan.equal(3, 5))):
         with pytest.raises(ShardError, match=empty.format(0 if older else rows, size)):
-            ShardPlan(rows, size, older)
+            ShardPlan.equal(rows, size, older)
     one = "shard-00000-of-00001.h5"
     for shards, found in (
         ([], "^found no shards; a"),

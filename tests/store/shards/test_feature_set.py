@@ -127,7 +127,7 @@ def test_a_file_of_another_format_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rows", "size"), [(1, 1), (10, 3), (9, 3), (5, 100)])
 def test_the_plan_covers_every_row_once(rows: int, size: int) -> None:
-    plan = ShardPlan(rows, size)
+    plan = ShardPlan.equal(rows, size)
     covered = [
         row
         for shard in range(plan.shards)
