@@ -23,6 +23,7 @@ from pipeline.store.devices import one_core_each
 from pipeline.store.files import created_by
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.ordered import ending_at_once, in_order
+from pipeline.store.objects.urls import absolute
 from pipeline.store.progress import FORWARD, READ, Stopwatch
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OK, FeatureHeader, RowBlock, ShardError
@@ -146,7 +147,7 @@ class EmbeddingSource:
         assert self.head is not None, "workers need the head's folder"
         read = [list(self.read(row)) for row in rows.tolist()]
         head, tensors_sha256 = self.head.absolute(), self.trained.tensors_sha256
-        folder, digest = self.features.folder.absolute(), _rows(self.features, read).digest()
+        folder, digest = absolute(self.features.folder), _rows(self.features, read).digest()
         ids = [self.ids[row] for row in rows.tolist()]
         return partial(
             _part, (head, tensors_sha256), (folder, digest), self.side, self.set_rows,

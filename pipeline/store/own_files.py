@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.store.errors import FileReadError, PipelineError
+from pipeline.store.objects.urls import url_of
 
 # System errors that are properties of the file or its folder: part of it is missing.
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
@@ -38,7 +39,7 @@ def reading(
     except PipelineError:
         raise
     except Exception as cause:
-        if isinstance(cause, OSError) and not path.exists():
+        if isinstance(cause, OSError) and url_of(path) is None and not path.exists():
             raise error(f"{path} not found, expected {what}; {remedy}") from cause
         if isinstance(cause, OSError) and cause.errno and cause.errno not in _ABSENT:
             raise refused(

@@ -4,18 +4,29 @@ import asyncio
 import errno
 import io
 import os
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from bisect import bisect
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from typing import Any
 from urllib.parse import quote
 
-from pipeline.store.objects.retry import RemoteError, retry
+from pipeline.store.objects.retry import Backoff, RemoteError, retry
 
 _BLOCK = 1 << 20
+_MOST_TOGETHER = 128
 _LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _REFUSED = (PermissionError, NotImplementedError, IsADirectoryError, NotADirectoryError, ValueError)
+# What identifies the bytes of a file in the listings of back ends.
+_PROOFS = (
+    "ETag", "etag", "md5Hash", "content_md5", "generation", "LastModified", "last_modified",
+    "mtime", "created",
+)  # fmt: skip
 # Seconds for the event loop to cancel requests, and the longest wait for it.
 _CANCELLING, _SETTLED_AT_LATEST = 0.02, 1.0
+
+MOST_DESCRIPTION_BYTES = 1 << 24
+"""Size limit of an index or `files.json`; parsing needs up to 30 times as much memory."""
 
 Span = tuple[int, int]
 """Start and stop of a byte range."""
@@ -84,6 +95,15 @@ class Remote:
             if error.cause != "missing":
                 raise
             return None
+
+    def state(self, name: str) -> tuple[int, str]:
+        """Return the size of a file, and its ETag or time of change; "" if neither is known."""
+        with self._explained(name):
+            if self.is_web:
+                return _result(self._files, _web_state(self._files, self._path(name)))
+            self._files.invalidate_cache()
+            about = self._files.info(self._path(name))
+            return int(about["size"]), next((str(about[k]) for k in _PROOFS if about.get(k)), "")
 
     def send(self, name: str, blocks: Iterable[bytes]) -> None:
         """Write a file atomically: as `NAME.part`, whose size is checked, then renamed."""
@@ -182,6 +202,35 @@ def _result(files: Any, request: Coroutine[Any, Any, Any]) -> Any:
             with suppress(TimeoutError):
                 settled = asyncio.run_coroutine_threadsafe(asyncio.sleep(_CANCELLING), files.loop)
                 settled.result(_SETTLED_AT_LATEST)
+
+
+async def _web_state(files: Any, path: str) -> tuple[int, str]:
+    """Return size and ETag from the answer for one byte: signed URLs allow no HEAD."""
+    session = await files.set_session()
+    async with session.get(path, headers={"Range": "bytes=0-0"}) as answer:
+        size = answer.headers["Content-Range"].rpartition("/")[2]
+        return int(size), answer.headers.get("ETag") or answer.headers.get("Last-Modified", "")
+
+
+def read_spans(
+    remote: Remote, name: str, spans: Iterable[Span], together: int, log: Callable[[str], None]
+) -> Iterator[tuple[Span, bytes]]:
+    """Yield byte ranges, requested at most `together` bytes at a time; errors are retried."""
+    waiting, backoff = [*spans], Backoff(log)
+    while waiting:
+        sizes = accumulate(stop - start for start, stop in waiting[:_MOST_TOGETHER])
+        now = max(1, bisect([*sizes], together))
+        some, waiting, error = waiting[:now], waiting[now:], None
+        for span, data in zip(some, remote.read_spans(name, some), strict=True):
+            if isinstance(data, RemoteError):
+                waiting.append(span)
+                error = data
+                continue
+            yield span, data
+            backoff.progressed()
+        # One wait for all: they were requested together.
+        if error:
+            backoff.failed(error)
 
 
 def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes | None:

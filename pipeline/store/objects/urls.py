@@ -23,6 +23,11 @@ def url_of(path: str | Path) -> str | None:
     return f"{scheme}:///{rest}" if scheme == "file" else f"{scheme}://{rest}"
 
 
+def absolute(path: Path) -> Path:
+    """Return a path that names the same file from any current folder."""
+    return path if url_of(path) is not None else path.absolute()
+
+
 @lru_cache
 def _is_folder(scheme: str) -> bool:
     """Return whether the current folder has one called `s3:`."""

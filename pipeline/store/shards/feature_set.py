@@ -1,6 +1,7 @@
 """Feature sets: reading features by id, in the requested order."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ import numpy.typing as npt
 
 from pipeline.datasets.manifest import Manifest
 from pipeline.store.extras import require
+from pipeline.store.objects.block_cache import together
+from pipeline.store.objects.urls import absolute, url_of
 from pipeline.store.one_or_many import texts_of
 from pipeline.store.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.store.shards.feature_dataset import FeatureDataset, as_array
@@ -122,6 +125,7 @@ class FeatureSet:
             part of a view has changed.
         """
         self.folder: Path = Path(folder)
+        self._each: Callable[..., Iterable[Any]] = map if url_of(folder) is None else together
         self._shards: Sequence[ShardFile | SideBySideRows]
         if is_view(folder):
             view = read_view(folder)
@@ -130,7 +134,8 @@ class FeatureSet:
             self._shards = [SideBySideRows(parts, view.scaling)]
         else:
             self.index = read_index(folder)
-            self._shards = [_open(self.folder, entry, self.index) for entry in self.index.shards]
+            opened = partial(_open, self.folder, self.index)
+            self._shards = [*self._each(opened, self.index.shards)]
         first, *others = self._shards
         self.ids: Sequence[str] = first.ids
         if others:
@@ -156,7 +161,7 @@ class FeatureSet:
             raise ShardError(f"{folder}: some ids have more than one row")
 
     def __reduce__(self) -> tuple[type["FeatureSet"], tuple[Path]]:
-        return FeatureSet, (self.folder.absolute(),)
+        return FeatureSet, (absolute(self.folder),)
 
     @property
     def recipe_hash(self) -> str:
@@ -350,9 +355,13 @@ class FeatureSet:
         if (shard_of == shard_of[0]).all():
             return self._shards[shard_of[0]].read_rows(rows - self._first[shard_of[0]])
         result = np.empty((len(rows), *self.row_shape), self.index.header.dtype)
-        for number in np.unique(shard_of):
+
+        def read(number: int) -> None:
             here = np.flatnonzero(shard_of == number)
             result[here] = self._shards[number].read_rows(rows[here] - self._first[number])
+
+        for _ in self._each(read, np.unique(shard_of)):
+            pass
         return result
 
     def row(self, row_id: str, allow_failed: bool = False) -> np.ndarray:
@@ -378,11 +387,11 @@ class FeatureSet:
         return self._index.rows_of(ids, len(ids))
 
 
-def _open(folder: Path, entry: ShardEntry, index: FeatureIndex) -> ShardFile:
+def _open(folder: Path, index: FeatureIndex, entry: ShardEntry) -> ShardFile:
     path = folder / entry.file
-    if not path.is_file():
+    if url_of(path) is None and not path.is_file():
         raise ShardError(f"{path} is listed in the index but missing; copy it again")
-    shard = ShardFile(path)
+    shard = ShardFile(path, entry.sha256)
     if unlike := index.header.difference(shard.metadata()):
         raise OtherShard(f"{path} does not belong to the feature set of its index: it {unlike}")
     if shard.rows != entry.rows:

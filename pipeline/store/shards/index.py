@@ -12,6 +12,9 @@ from msgspec import Meta
 
 from pipeline.store.files import write_json
 from pipeline.store.hashing import canonical_json, sha256_of_json
+from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.remote import MOST_DESCRIPTION_BYTES, read_bounded
+from pipeline.store.objects.urls import url_of
 from pipeline.store.packed import PackedTexts, repeated_texts
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.schema import Natural, Positive, Sha256, decode, decode_format
@@ -28,7 +31,7 @@ from pipeline.store.shards.plan import ShardPlan, default_rows_per_shard, plan_o
 from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.sandbox import require_unbroken
 from pipeline.store.shards.writer import explained
-from pipeline.store.wording import counted
+from pipeline.store.wording import counted, without_secrets
 
 INDEX_FILE = "index.json"
 
@@ -119,8 +122,10 @@ def index_of(
 
 
 def read_index(folder: str | Path) -> FeatureIndex:
-    """Read the `index.json` of a feature folder; raise if it is missing or invalid."""
+    """Read the `index.json` of a feature folder or URL; raise if it is missing or invalid."""
     path = Path(folder) / INDEX_FILE
+    if (url := url_of(folder)) is not None:
+        return _remote_index(url)
     if not path.is_file():
         raise ShardError(
             f"{path} not found: {folder} is not a finished feature folder; `pipeline extract` or "
@@ -133,6 +138,23 @@ def read_index(folder: str | Path) -> FeatureIndex:
             f"{error}; copy it again, or rebuild it from the shards with `pipeline shards index "
             f"{folder}`"
         ) from error
+
+
+def _remote_index(url: str) -> FeatureIndex:
+    shown = without_secrets(url)
+    if shown != url:
+        raise ShardError(
+            f"{shown}: a feature set is read from a URL without user, password and query, which "
+            "messages would show; pass credentials through the environment, or pull the set"
+        )
+    data = read_bounded(open_remote(url), INDEX_FILE, MOST_DESCRIPTION_BYTES, QUIET.log)
+    if data is None:
+        raise ShardError(
+            f"{url}/{INDEX_FILE} not found: it is not a finished feature set of its own rows; "
+            "`pipeline shards push FOLDER URL` sends one, `pipeline shards merge` writes a view as "
+            "one"
+        )
+    return index_from(data, f"{url}/{INDEX_FILE}")
 
 
 def index_from(data: bytes, where: str) -> FeatureIndex:

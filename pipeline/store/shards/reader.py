@@ -3,17 +3,20 @@
 import hashlib
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from io import RawIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import h5py
 import numpy as np
 
 from pipeline.store import columns
 from pipeline.store.hashing import canonical_json, sha256_of_file
+from pipeline.store.objects.block_cache import CachedFile
+from pipeline.store.objects.urls import url_of
 from pipeline.store.own_files import reading
 from pipeline.store.shards.format import (
     FORMAT,
@@ -35,6 +38,8 @@ from pipeline.store.shards.layout import (
     source_columns,
 )
 
+T = TypeVar("T")
+
 # Small enough for a core's cache, since every row is read several times.
 _READ_ROWS_BYTES = 1 << 21
 
@@ -45,36 +50,54 @@ class ShardFile:
     The constructor checks the structure, `inspect` every byte.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        """Read everything except the features; raise `DamagedShard` if the structure is invalid."""
-        self.path = path = Path(path)
-        # The file is closed after each call: an open HDF5 file must not be used after a fork.
-        with self._reading(), h5py.File(path, "r") as file:
-            _require_format(path, file)
-            sizes: dict[str, int] = {}
-            features = columns.own_dataset(file, COLUMNS[0], sizes)
-            stored = columns.read(file, row_columns(), sizes)
-            self.attributes: dict[str, Any] = {
-                k: v if isinstance(v, str) else int(v) for k, v in file.attrs.items()
-            }
-            self.ids: Sequence[str] = stored[IDS]
-            self.errors: list[str] = list(stored["errors"])
-            self.status: np.ndarray = stored[STATUS]
-            self.crc32: np.ndarray = stored[CRC32]
-            self.sources: dict[str, np.ndarray] = {c.key: stored[c.key] for c in source_columns()}
-            self.row_shape: tuple[int, ...] = features.shape[1:]
-            self.dtype: np.dtype = features.dtype
-            self.rows: int = features.shape[0]
-            self._offset: int | None = features.id.get_offset()
-            if self.rows < 1:
-                raise ValueError("it has no rows")
-            if absent := [name for name in REQUIRED_TEXTS if name not in self.attributes]:
-                raise ValueError(f"missing attributes {absent}")
-            texts = {name: self.attributes[name] for name in REQUIRED_TEXTS}
-            if numbers := [name for name, text in texts.items() if not isinstance(text, str)]:
-                raise ValueError(f"attributes {numbers} are not text")
+    def __init__(self, path: str | Path, sha256: str = "") -> None:
+        """Read everything except the features; raise `DamagedShard` if the structure is invalid.
+
+        `path` may name a URL; `sha256` is of the file, if known (see `CachedFile`).
+        """
+        self.path = Path(path)
+        self._remote = None if url_of(path) is None else CachedFile(path, sha256)
+        with self._reading():
+            self._read(self._read_structure)
+        if self._remote is not None:
+            self._remote.require_unchanged()
         self._checked = np.zeros(self.rows, bool)
         self._map: tuple[int, np.ndarray] | None = None
+
+    def _read_structure(self, file: h5py.File) -> None:
+        _require_format(self.path, file)
+        sizes: dict[str, int] = {}
+        features = columns.own_dataset(file, COLUMNS[0], sizes)
+        stored = columns.read(file, row_columns(), sizes)
+        self.attributes: dict[str, Any] = {
+            k: v if isinstance(v, str) else int(v) for k, v in file.attrs.items()
+        }
+        self.ids: Sequence[str] = stored[IDS]
+        self.errors: list[str] = list(stored["errors"])
+        self.status: np.ndarray = stored[STATUS]
+        self.crc32: np.ndarray = stored[CRC32]
+        self.sources: dict[str, np.ndarray] = {c.key: stored[c.key] for c in source_columns()}
+        self.row_shape: tuple[int, ...] = features.shape[1:]
+        self.dtype: np.dtype = features.dtype
+        self.rows: int = features.shape[0]
+        self._offset: int | None = features.id.get_offset()
+        if self.rows < 1:
+            raise ValueError("it has no rows")
+        if absent := [name for name in REQUIRED_TEXTS if name not in self.attributes]:
+            raise ValueError(f"missing attributes {absent}")
+        texts = {name: self.attributes[name] for name in REQUIRED_TEXTS}
+        if numbers := [name for name, text in texts.items() if not isinstance(text, str)]:
+            raise ValueError(f"attributes {numbers} are not text")
+
+    def _read(self, read: Callable[[h5py.File], T]) -> T:
+        """Return what `read` returns for the open file."""
+
+        # The file is closed after each call: an open HDF5 file must not be used after a fork.
+        def opened(source: Path | RawIOBase) -> T:
+            with h5py.File(source, "r") as file:
+                return read(file)
+
+        return opened(self.path) if self._remote is None else self._remote.read_by(opened)
 
     def _reading(self) -> AbstractContextManager[None]:
         return reading(
@@ -105,25 +128,40 @@ class ShardFile:
     def stored(self, rows: np.ndarray) -> np.ndarray:
         """Return stored rows (len(rows), *row_shape) without a CRC-32 check."""
         with self._reading():
+            if self._offset is not None and self._remote is not None:
+                shape = (self.rows, *self.row_shape)
+                return self._remote.rows(self._offset, self.dtype, shape, rows)
             if self._offset is not None:
                 return self._mapped()[rows]
-            with h5py.File(self.path, "r") as file:
-                dataset = file[COLUMNS[0].name]
-                stored = np.empty((len(rows), *self.row_shape), self.dtype)
-                for position, row in enumerate(rows):
-                    dataset.read_direct(stored, np.s_[int(row)], np.s_[position])
-                return stored
+            if self._remote is not None:
+                self._remote.fetch(self._read(lambda file: _chunks_of(file, rows)))
+            return self._read(lambda file: self._unpacked(file, rows))
+
+    def _unpacked(self, file: h5py.File, rows: np.ndarray) -> np.ndarray:
+        dataset = file[COLUMNS[0].name]
+        stored = np.empty((len(rows), *self.row_shape), self.dtype)
+        for position, row in enumerate(rows):
+            dataset.read_direct(stored, np.s_[int(row)], np.s_[position])
+        return stored
 
     def view(self, rows: np.ndarray) -> np.ndarray:
         """Return what `stored` does, read-only: rows of the mapped file if they are consecutive."""
-        if self._offset is None or not (np.diff(rows) == 1).all():
+        if self._remote is not None or self._offset is None or not (np.diff(rows) == 1).all():
             return self.stored(rows)
         return self._mapped()[rows[0] : rows[-1] + 1]
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return stored rows (len(rows), *row_shape), each checked by CRC-32 on its first read."""
-        stored = self.stored(rows)
-        self._check(rows, stored)
+        try:
+            stored = self.stored(rows)
+            self._check(rows, stored)
+        except DamagedShard:
+            if self._remote is None:
+                raise
+            # Perhaps fetched while the object was replaced: once more, or it has changed.
+            self._remote.forget()
+            stored = self.stored(rows)
+            self._check(rows, stored)
         return stored
 
     def _check(self, rows: np.ndarray, stored: np.ndarray) -> None:
@@ -195,6 +233,17 @@ class ShardFile:
             # An ndarray on the same pages: indexing np.memmap is slower.
             self._map = (os.getpid(), mapped.view(np.ndarray))
         return self._map[1]
+
+
+def _chunks_of(file: h5py.File, rows: np.ndarray) -> list[tuple[int, int]]:
+    """Return the byte ranges of the chunks that hold rows."""
+    dataset = file[COLUMNS[0].name]
+    if dataset.chunks is None:  # no row was ever written
+        return []
+    step, inner = dataset.chunks[0], (0,) * (dataset.ndim - 1)
+    firsts = np.unique(rows // step * step).tolist()
+    infos = (dataset.id.get_chunk_info_by_coord((first, *inner)) for first in firsts)
+    return [(info.byte_offset, info.byte_offset + info.size) for info in infos if info.size]
 
 
 def _require_format(path: Path, file: h5py.File) -> None:

@@ -25,8 +25,6 @@ from pipeline.store.share.spans import Spans, feature_spans, sha256_of_spans
 
 CONTENTS_FILE = "files.json"
 ENCODER_SUFFIX = ".encoder"
-MOST_DESCRIPTION_BYTES = 1 << 24
-"""Size limit of an index or `files.json`; parsing needs up to 30 times as much memory."""
 
 _FORMAT, _VERSION = "pipeline-features-files", 1
 # `*.part` is reserved for unfinished files.

@@ -1,13 +1,11 @@
 """Downloads: resumable, bounded in size, and verified."""
 
 import os
-from bisect import bisect
 from collections.abc import Callable
-from itertools import accumulate
 from pathlib import Path
 
 from pipeline.store.hashing import sha256_of_file
-from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.remote import Remote, read_spans
 from pipeline.store.objects.retry import ATTEMPTS, Backoff, RemoteError
 from pipeline.store.shards.format import DamagedShard
 from pipeline.store.share.meter import Meter
@@ -17,8 +15,8 @@ COPIES = 2
 # Gaps up to this many bytes between requested spans are fetched too: separate requests are slower.
 _GAP = 1 << 14
 _PIECE = 1 << 18
-# Limits of concurrently requested pieces.
-_TOGETHER_PIECES, _TOGETHER_BYTES = 128, 1 << 22
+# Limit of concurrently requested pieces.
+_TOGETHER_BYTES = 1 << 22
 
 
 def fetch_file(
@@ -107,26 +105,13 @@ def fetch_spans(remote: Remote, name: str, path: Path, spans: Spans, meter: Mete
     Nothing is verified here. Ranges close to each other are fetched in one request; only the
     requested bytes are written, since bytes between them may be verified already.
     """
-    waiting, backoff = _pieces(spans), Backoff(meter.log)
+    pieces = {_bounds(piece): piece for piece in _pieces(spans)}
     with path.open("rb+", buffering=0) as stream:
-        while waiting:
-            together, error = _first_of(waiting), None
-            waiting = waiting[len(together) :]
-            answers = remote.read_spans(name, [*map(_bounds, together)])
-            for piece, data in zip(together, answers, strict=True):
-                if isinstance(data, RemoteError):
-                    waiting.append(piece)
-                    error = data
-                    continue
-                first, _ = _bounds(piece)
-                for start, stop in piece:
-                    stream.seek(start)
-                    stream.write(memoryview(data)[start - first : stop - first])
-                meter.add(len(data))
-                backoff.progressed()
-            # One wait per batch: its pieces were requested together.
-            if error:
-                backoff.failed(error)
+        for bounds, data in read_spans(remote, name, pieces, _TOGETHER_BYTES, meter.log):
+            for start, stop in pieces[bounds]:
+                stream.seek(start)
+                stream.write(memoryview(data)[start - bounds[0] : stop - bounds[0]])
+            meter.add(len(data))
         os.fsync(stream.fileno())
 
 
@@ -150,9 +135,3 @@ def _pieces(spans: Spans) -> list[Spans]:
 
 def _bounds(piece: Spans) -> tuple[int, int]:
     return piece[0][0], piece[-1][1]
-
-
-def _first_of(pieces: list[Spans]) -> list[Spans]:
-    first = pieces[:_TOGETHER_PIECES]
-    sizes = accumulate(stop - start for start, stop in map(_bounds, first))
-    return first[: bisect([*sizes], _TOGETHER_BYTES)]

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.store.objects.remote import Remote, read_bounded
+from pipeline.store.objects.remote import MOST_DESCRIPTION_BYTES, Remote, read_bounded
 from pipeline.store.objects.retry import RemoteError
 from pipeline.store.shards.format import ShardEntry, ShardError
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, index_from
 from pipeline.store.share.contents import (
     CONTENTS_FILE,
-    MOST_DESCRIPTION_BYTES,
     Contents,
     contents_from,
 )

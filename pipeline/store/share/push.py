@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipeline.store.objects.locate import open_writable
-from pipeline.store.objects.remote import Remote, read_bounded
+from pipeline.store.objects.remote import MOST_DESCRIPTION_BYTES, Remote, read_bounded
 from pipeline.store.objects.retry import RemoteError, retry
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.format import DamagedShard, ShardEntry, ShardError
@@ -15,7 +15,6 @@ from pipeline.store.share.cards.card import CARD_FILE
 from pipeline.store.share.contents import (
     CONTENTS_FILE,
     ENCODER_SUFFIX,
-    MOST_DESCRIPTION_BYTES,
     Contents,
     SharedFile,
     SharedShard,

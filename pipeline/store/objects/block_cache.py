@@ -1,0 +1,326 @@
+"""Remote files read through copies on this machine: one sparse file each, filled on demand.
+
+A copy ends with a record of the CRC-32 of each block that is there. Whatever a killed process or a
+power failure leaves differs from its record and is fetched again, so that processes share copies
+without any order between them.
+"""
+
+import errno
+import fcntl
+import io
+import mmap
+import os
+import re
+import uuid
+import weakref
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.store.errors import WrongUsage
+from pipeline.store.hashing import sha256_of_json
+from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.remote import Remote, Span, read_spans
+from pipeline.store.objects.retry import RemoteError, retry
+from pipeline.store.objects.urls import url_of
+from pipeline.store.progress import QUIET
+
+BLOCK = 1 << 18
+FOLDER, LIMIT = "PIPELINE_CACHE", "PIPELINE_CACHE_SIZE"
+"""Environment variables: the folder of the copies, and the most bytes in it."""
+
+_DEFAULT_FOLDER, _DEFAULT_LIMIT = "~/.cache/caption-feature-pipeline/shards", "20 GB"
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+# Blocks next to each other are one request of at most so many, and so many are read ahead.
+_BLOCKS_PER_REQUEST = 16
+_FILES_TOGETHER = 16
+_BYTES_TOGETHER = 1 << 26
+_PRESENT = 1 << 32
+_RECORD_BYTES = 8
+# Files are removed each time that a process has added this part of the limit.
+_PART = 64
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+_added: float = np.inf
+
+
+class CachedFile:
+    """A file behind a URL, read through its copy; safe in threads, after a fork and pickled."""
+
+    def __init__(self, path: str | Path, sha256: str = "") -> None:
+        """Open it; `sha256` identifies its bytes if the store states no ETag or time."""
+        self._path, self._sha256 = path, sha256
+        self._folder, _, self._name = str(url_of(path)).rpartition("/")
+        self.size, self._state = self._now()
+        # Without any proof that a copy is of the same bytes, there is a new one.
+        proof = self._state or sha256 or uuid.uuid4().hex
+        key = sha256_of_json([self._folder, self._name, self.size, proof, BLOCK])
+        self._file = cache_folder() / f"{key}.blocks"
+        self._held = _Copy(self._file, self.size)
+        self._fetched = False
+        # Both ends of an HDF5 file at once: what it holds, and the columns after the features.
+        self.fetch([(0, 1), (self.size - 1, self.size)])
+
+    def __reduce__(self) -> tuple[type["CachedFile"], tuple[str | Path, str]]:
+        return type(self), (self._path, self._sha256)
+
+    def rows(
+        self, offset: int, dtype: np.dtype, shape: tuple[int, ...], rows: npt.NDArray[np.int64]
+    ) -> np.ndarray:
+        """Return rows (len(rows), *shape[1:]) of an array that the file has at `offset`."""
+        row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
+        with self._locked() as copy:
+            self._fill(copy, _blocks_of(offset + rows * row_bytes, row_bytes))
+            count = int(np.prod(shape))
+            return np.frombuffer(copy.bytes, dtype, count, offset).reshape(shape)[rows]
+
+    def fetch(self, spans: list[Span]) -> None:
+        """Fetch the blocks of byte ranges together."""
+        blocks = {b for start, stop in spans for b in range(start // BLOCK, -(-stop // BLOCK))}
+        with self._locked() as copy:
+            self._fill(copy, np.array(sorted(blocks), np.int64))
+
+    def read_by(self, read: Callable[[io.RawIOBase], T]) -> T:
+        """Return what `read` returns for the file as a stream; the blocks it needs are fetched."""
+        # It starts again after each fetch: HDF5 holds a lock while it reads, for which the thread
+        # of the connections may have to wait.
+        ahead = end = 0
+        with self._locked() as copy:
+            while True:
+                stream = _Stream(copy)
+                try:
+                    result = read(stream)
+                except Exception:
+                    if stream.missing is None:
+                        raise
+                if stream.missing is None:
+                    return result
+                first, last = stream.missing
+                ahead = min(2 * ahead + 1, _BLOCKS_PER_REQUEST) if first == end else 0
+                end = last + 1 + ahead
+                self._fill(copy, np.arange(first, end))
+
+    def require_unchanged(self) -> None:
+        """Raise unless all bytes fetched so far are of the file that was opened."""
+        if self._fetched and self._now() != (self.size, self._state):
+            raise RemoteError(
+                f"{self._remote.shown}/{self._name} has changed while it was read; open the "
+                "feature set again"
+            )
+
+    def forget(self) -> None:
+        """Discard all blocks, since some were found corrupt; raise if the file has changed."""
+        self._fetched = True
+        self.require_unchanged()
+        self._file.unlink(missing_ok=True)
+
+    @property
+    def _remote(self) -> Remote:
+        return _remote(self._folder, os.getpid())
+
+    def _now(self) -> tuple[int, str]:
+        return retry(lambda: self._remote.state(self._name), QUIET.log)
+
+    def _fill(self, copy: "_Copy", wanted: npt.NDArray[np.int64]) -> None:
+        """Fetch those of the blocks, ascending numbers, that are not there."""
+        global _added
+        wanted = wanted[wanted < copy.blocks]
+        missing = [b for b in wanted[~copy.known[wanted]].tolist() if not copy.has(b)]
+        if missing:
+            spans = [(a * BLOCK, min(b * BLOCK, self.size)) for a, b in _runs(missing)]
+            remote, log = self._remote, QUIET.log
+            for (start, _), data in read_spans(remote, self._name, spans, _BYTES_TOGETHER, log):
+                copy.store(start // BLOCK, data)
+                _added += len(data)
+                self._fetched = True
+
+    @contextmanager
+    def _locked(self) -> Iterator["_Copy"]:
+        """Yield the copy, which is not removed before the block ends."""
+        global _added
+        # Threads share the lock, so that one may end it while another reads. A copy that is then
+        # removed is read to the end all the same, and replaced when it is read next.
+        while True:
+            copy = self._held
+            _flock(copy.descriptor, fcntl.LOCK_SH)
+            if os.fstat(copy.descriptor).st_nlink:
+                break
+            self._held = _Copy(self._file, self.size)
+        try:
+            copy.touch()
+            yield copy
+        finally:
+            _flock(copy.descriptor, fcntl.LOCK_UN)
+        if _added * _PART > (limit := cache_limit()):
+            _make_room(self._file.parent, limit)
+            _added = 0
+
+
+class _Copy:
+    """The sparse file of a remote file: its blocks, and the record of those that are there."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path, self.size = path, size
+        self.blocks = max(1, -(-size // BLOCK))
+        length = self.blocks * (BLOCK + _RECORD_BYTES)
+        with _explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            weakref.finalize(self, os.close, self.descriptor)
+            os.ftruncate(self.descriptor, length)
+            mapped = memoryview(mmap.mmap(self.descriptor, length, access=mmap.ACCESS_READ))
+        self.bytes = mapped[:size]
+        self._record = np.frombuffer(mapped, np.uint64, self.blocks, self.blocks * BLOCK)
+        # Compared with the record by this process.
+        self.known = np.zeros(self.blocks, bool)
+
+    def has(self, block: int) -> bool:
+        """Return whether a block is there, by its record."""
+        if recorded := int(self._record[block]):
+            found = zlib.crc32(self.bytes[block * BLOCK : (block + 1) * BLOCK])
+            self.known[block] = recorded == _PRESENT | found
+        return bool(self.known[block])
+
+    def store(self, first: int, data: bytes) -> None:
+        """Write blocks from number `first` on, each followed by its record."""
+        with _explained(self.path):
+            for number, start in enumerate(range(0, len(data), BLOCK), first):
+                block = memoryview(data)[start : start + BLOCK]
+                os.pwrite(self.descriptor, block, number * BLOCK)
+                record = (_PRESENT | zlib.crc32(block)).to_bytes(_RECORD_BYTES, "little")
+                os.pwrite(self.descriptor, record, self.blocks * BLOCK + number * _RECORD_BYTES)
+                self.known[number] = True
+
+    def touch(self) -> None:
+        """Record that the copy is in use, for the order of removal."""
+        with suppress(OSError):
+            os.utime(self.descriptor)
+
+
+class _Stream(io.RawIOBase):
+    """A copy as a stream that fails where blocks are missing, and notes them."""
+
+    def __init__(self, copy: _Copy) -> None:
+        self._copy, self._at = copy, 0
+        self.missing: tuple[int, int] | None = None  # first and last block
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._copy.size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        count = max(0, min(len(buffer), self._copy.size - self._at))
+        first, last = self._at // BLOCK, (self._at + count - 1) // BLOCK
+        if not all(self._copy.known[b] or self._copy.has(b) for b in range(first, last + 1)):
+            self.missing = first, last
+            raise OSError(errno.EAGAIN, "blocks are missing")
+        buffer[:count] = self._copy.bytes[self._at : self._at + count]
+        self._at += count
+        return count
+
+
+def together(function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+    """Return what `map` does, of functions that wait for the network at the same time."""
+    return _pool(os.getpid()).map(function, items)
+
+
+def cache_folder() -> Path:
+    """Return the folder of the copies."""
+    return Path(os.environ.get(FOLDER) or _DEFAULT_FOLDER).expanduser()
+
+
+def cache_limit() -> int:
+    """Return the most bytes of all copies."""
+    return _bytes_of(os.environ.get(LIMIT) or _DEFAULT_LIMIT)
+
+
+@lru_cache
+def _bytes_of(text: str) -> int:
+    if (match := _SIZE.fullmatch(text.strip())) is None:
+        raise WrongUsage(f"{LIMIT} is {text!r}; expected a size such as {_DEFAULT_LIMIT!r}")
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
+
+
+@lru_cache(maxsize=64)
+def _remote(folder: str, process: int) -> Remote:
+    """Return a folder, opened once in a process: connections do not survive a fork."""
+    return open_remote(folder)
+
+
+@cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_FILES_TOGETHER, "remote-files")
+
+
+def _blocks_of(starts: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
+    """Return the numbers of all blocks of byte ranges of one length, ascending."""
+    first, last = starts // BLOCK, (starts + max(length, 1) - 1) // BLOCK
+    steps = range(int((last - first).max(initial=0)) + 1)
+    return np.unique(np.concatenate([np.minimum(first + step, last) for step in steps]))
+
+
+def _runs(blocks: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield first number and end of blocks next to each other, for one request each."""
+    first = end = blocks[0]
+    for block in blocks:
+        if block != end or end - first == _BLOCKS_PER_REQUEST:
+            yield first, end
+            first = block
+        end = block + 1
+    yield first, end
+
+
+def _make_room(folder: Path, limit: int) -> None:
+    """Remove the least recently used copies beyond the limit, but none that is being read."""
+    found = []
+    for path in folder.glob("*.blocks"):
+        with suppress(FileNotFoundError):
+            status = path.stat()
+            found.append((status.st_mtime_ns, status.st_blocks * 512, path))
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
+        if total <= limit - limit // _PART:
+            return
+        with suppress(OSError):  # locked, or removed by another process
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+                total -= size
+            finally:
+                os.close(descriptor)
+
+
+def _flock(descriptor: int, kind: int) -> None:
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(descriptor, kind)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RemoteError(
+            f"{path.parent} cannot hold blocks of remote files ({error.strerror}); free some space "
+            f"or lower {LIMIT}, or name a writable folder in {FOLDER}"
+        ) from error
