@@ -1,6 +1,6 @@
 """Remote files read through copies on this machine: one sparse file each, filled on demand.
 
-A copy ends with a record of the CRC-32 of each block that is there. Whatever a killed process or a
+A copy ends with a record: the CRC-32 of each block that it has. Whatever a killed process or a
 power failure leaves differs from its record and is fetched again, so that processes share copies
 without any order between them.
 """
@@ -131,7 +131,7 @@ class CachedFile:
         return retry(lambda: self._remote.state(self._name), QUIET.log)
 
     def _fill(self, copy: "_Copy", wanted: npt.NDArray[np.int64]) -> None:
-        """Fetch those of the blocks, ascending numbers, that are not there."""
+        """Fetch those of the blocks (ascending numbers) that the copy lacks."""
         global _added
         wanted = wanted[wanted < copy.blocks]
         missing = [b for b in wanted[~copy.known[wanted]].tolist() if not copy.has(b)]
@@ -166,7 +166,7 @@ class CachedFile:
 
 
 class _Copy:
-    """The sparse file of a remote file: its blocks, and the record of those that are there."""
+    """The sparse file of a remote file: its blocks, and their record."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.path, self.size = path, size
@@ -184,7 +184,7 @@ class _Copy:
         self.known = np.zeros(self.blocks, bool)
 
     def has(self, block: int) -> bool:
-        """Return whether a block is there, by its record."""
+        """Return whether the copy has a block, by its record."""
         if recorded := int(self._record[block]):
             found = zlib.crc32(self.bytes[block * BLOCK : (block + 1) * BLOCK])
             self.known[block] = recorded == _PRESENT | found
