@@ -26,6 +26,10 @@ Axis = str | int | EllipsisType
 _KINDS = {"f": "f", "u": "iu", "i": "iu", "b": "b", "O": "O"}
 _NAMES = {"f": "floats", "iu": "whole numbers", "b": "booleans", "O": "texts"}
 _TEXTS_AT_ONCE = 1 << 16
+# Texts of one length are written and read in parts of this size, which are also their chunks.
+_FIXED_BYTES = 1 << 20
+# Lengths are multiples of this, so that files with similar texts have one type.
+_LENGTHS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ class Column:
     """Whether other widths of the dtype are refused."""
     kinds: str = ""
     """numpy's kinds of dtypes that are read, if others than that of `dtype`."""
+    sparse: bool = False
+    """Whether most texts are empty; those of one length are compressed then."""
 
     @property
     def key(self) -> str:
@@ -64,23 +70,41 @@ def create(
     file: h5py.File, column: Column, shape: Sequence[int], dtype: Any = None, **options: Any
 ) -> h5py.Dataset:
     """Create the empty dataset of a column; `dtype` if its width depends on the file."""
-    kind = h5py.string_dtype() if column.dtype == TEXT else np.dtype(dtype or column.dtype)
+    kind = dtype or (h5py.string_dtype() if column.dtype == TEXT else np.dtype(column.dtype))
     return file.create_dataset(column.name, tuple(shape), kind, track_times=False, **options)
 
 
-def write(file: h5py.File, columns: Iterable[Column], values: Mapping[str, Any]) -> None:
-    """Write columns of values by `key`: texts or an array each."""
+def write(
+    file: h5py.File, columns: Iterable[Column], values: Mapping[str, Any], fixed: bool = False
+) -> None:
+    """Write columns of values by `key`: texts, of one length if `fixed`, or an array each."""
     for column in columns:
         rows = values[column.key]
         if column.optional and (rows == column.fill).all():
             continue
-        if column.dtype == TEXT:
+        if column.dtype == TEXT and fixed:
+            _write_fixed(file, column, rows)
+        elif column.dtype == TEXT:
             dataset = create(file, column, (len(rows),))
             # In parts: a list of all texts needs several times their memory.
             for start in range(0, len(rows), _TEXTS_AT_ONCE):
                 dataset[start : start + _TEXTS_AT_ONCE] = list(rows[start : start + _TEXTS_AT_ONCE])
         else:
             create(file, column, rows.shape, data=rows)
+
+
+def _write_fixed(file: h5py.File, column: Column, texts: Sequence[str]) -> None:
+    """Write texts as UTF-8 of one length, padded by NUL: readers of other programs find them."""
+    longest = max((len(text.encode()) for text in texts), default=0)
+    length = -(-longest // _LENGTHS) * _LENGTHS or 1
+    step = max(1, min(len(texts), _FIXED_BYTES // length))
+    # One long text must not cost its length in every row.
+    packed = {"chunks": (step,), "compression": "gzip"} if column.sparse and longest else {}
+    dtype = h5py.string_dtype("utf-8", length)
+    dataset = create(file, column, (len(texts),), dtype, **packed)
+    for start in range(0, len(texts), step):
+        part = [text.encode() for text in texts[start : start + step]]
+        dataset[start : start + step] = np.array(part, dtype)
 
 
 def own_dataset(
@@ -142,8 +166,8 @@ def texts_of(dataset: h5py.Dataset) -> PackedTexts:
     """Return the texts of a column, or its numbers as texts; invalid UTF-8 raises a ValueError."""
     if dataset.dtype.kind in "iu":
         return PackedTexts(map(str, dataset[...]))
-    starts = range(0, len(dataset), _TEXTS_AT_ONCE)
-    parts = (dataset.asstr("utf-8")[start : start + _TEXTS_AT_ONCE] for start in starts)
+    step = max(1, min(_TEXTS_AT_ONCE, _FIXED_BYTES // dataset.dtype.itemsize))
+    parts = (dataset.asstr("utf-8")[at : at + step] for at in range(0, len(dataset), step))
     return PackedTexts(text for part in parts for text in part)
 
 

@@ -55,15 +55,20 @@ def decode(text: str | bytes, kind: type[T]) -> T:
     return value if kind is Any else convert(value, kind)
 
 
-def decode_format(text: str | bytes, kind: type[T], name: str, version: int) -> T:
-    """Parse a JSON object of a format and version: those two keys, and the fields of `kind`."""
+def decode_format(text: str | bytes, kind: type[T], name: str, *versions: int) -> T:
+    """Parse a JSON object of a format and version: those two keys, and the fields of `kind`.
+
+    With several versions, `format_version` is a field of `kind`, too.
+    """
     values = decode(text, dict[str, Any])
-    stated = values.pop("format", None), values.pop("format_version", None)
-    if stated != (name, version):
+    form, version = values.pop("format", None), values.pop("format_version", None)
+    if form != name or version not in versions:
         raise SchemaError(
-            f"format {reprlib.repr(stated[0])} version {reprlib.repr(stated[1])}; this software "
-            f"reads {name!r} version {version}"
+            f"format {reprlib.repr(form)} version {reprlib.repr(version)}; this software "
+            f"reads {name!r} version {' or '.join(map(str, versions))}"
         )
+    if len(versions) > 1:
+        values["format_version"] = version
     return convert(values, kind)
 
 

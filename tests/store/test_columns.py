@@ -123,7 +123,8 @@ def test_a_shard_has_the_declared_layout_and_the_page_documents_it(tmp_path: Pat
     ]
     required = [column for column in layout.COLUMNS if not column.optional]
     with h5py.File(next((tmp_path / "out").glob("*.h5"))) as file:
-        assert created(file) == [column.name for column in required]
+        names = [column.name for column in required]
+        assert created(file) == [*names, *header().axes.split(", ")], "the scales come last"
         for column in required:
             assert columns.own_dataset(file, column).dtype == file[column.name].dtype
         assert {*file.attrs} == {*header().attributes(), SHARD, SHARDS, ROWS}

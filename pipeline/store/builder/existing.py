@@ -4,12 +4,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from pipeline.store.hashing import sha256_of_file, sha256_of_json, sha256_of_texts
 from pipeline.store.packed import PackedTexts, TextIndex, repeated_texts
-from pipeline.store.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardError
+from pipeline.store.shards.format import (
+    VERSIONS,
+    DamagedShard,
+    FeatureHeader,
+    OtherShard,
+    ShardError,
+)
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.store.shards.plan import ShardPlan
 from pipeline.store.shards.reader import ShardFile
@@ -24,6 +31,7 @@ class OutputPlan:
     plan: ShardPlan
     ids: PackedTexts  # in the order of the plan
     compress: bool  # all shards or none
+    headers: list[FeatureHeader]  # of the version of the shards, or of all while there are none
     index: FeatureIndex | None  # of the output, if valid
     damaged: list[str]  # why an existing index is invalid; at most one message
     broken: dict[Path, str]  # shards that hang or crash HDF5, with a description
@@ -35,6 +43,12 @@ class OutputPlan:
         files = [self.plan.file_name(shard) for shard in range(self.plan.shards)]
         features = [header.attributes(), header.dtype, sha256_of_texts(self.ids), inputs]
         return sha256_of_json([features, files, self.plan.rows_per_shard, self.compress])[:16]
+
+
+class _Shard(NamedTuple):
+    ids: Sequence[str]
+    compressed: bool
+    format_version: int
 
 
 def fit_to_existing(
@@ -56,9 +70,13 @@ def fit_to_existing(
     # A corrupt file can crash HDF5 and with it this process, so it is first opened in another one.
     # A file with the SHA-256 of the index is the one that was written.
     broken = find_crashing_files([path for path in paths if path not in vouched], features=True)
-    shards = {path.name: None if path in broken else _ids_of(path) for path in paths}
-    compressed = [shard[1] for shard in shards.values() if shard]
-    compress = compressed[0] if compressed else compress
+    shards = {path.name: None if path in broken else _shard(path) for path in paths}
+    readable = [shard for shard in shards.values() if shard]
+    compress = readable[0].compressed if readable else compress
+    found = [index.header.format_version] if index else [s.format_version for s in readable[:1]]
+    versions = found or dict.fromkeys((header.format_version, *VERSIONS))
+    headers = [replace(header, format_version=version) for version in versions]
+    header = headers[0]
     replaces = False
     try:
         plan, order = _plan_and_order(out, header, index, shards, ids, fresh, rows_per_shard, add)
@@ -73,14 +91,14 @@ def fit_to_existing(
         if index is not None and like and rows_per_shard is None:
             plan = ShardPlan.equal(fresh.rows, index.rows_per_shard)
         index = None
-    return OutputPlan(plan, order, compress, index, damaged, broken, replaces, vouched)
+    return OutputPlan(plan, order, compress, headers, index, damaged, broken, replaces, vouched)
 
 
 def _plan_and_order(
     out: Path,
     header: FeatureHeader,
     index: FeatureIndex | None,
-    shards: dict[str, tuple[Sequence[str], bool] | None],
+    shards: dict[str, _Shard | None],
     ids: PackedTexts,
     fresh: ShardPlan,
     rows_per_shard: int | None,
@@ -108,7 +126,7 @@ def _require_same(
     out: Path,
     header: FeatureHeader,
     plan: ShardPlan,
-    shards: dict[str, tuple[Sequence[str], bool] | None],
+    shards: dict[str, _Shard | None],
     ids: Sequence[str],
 ) -> None:
     """Raise `OtherShard` if a valid shard of a set without an index holds other rows."""
@@ -125,13 +143,13 @@ def _vouched(path: Path, index: FeatureIndex | None) -> bool:
     return bool(recorded) and os.access(path, os.R_OK) and sha256_of_file(path) in recorded
 
 
-def _ids_of(path: Path) -> tuple[Sequence[str], bool] | None:
-    """Return a shard's ids and whether it is compressed; None if it is corrupt."""
+def _shard(path: Path) -> _Shard | None:
+    """Return what a plan depends on in a shard; None if it is corrupt."""
     try:
         shard = ShardFile(path)
     except DamagedShard:
         return None
-    return shard.ids, shard.compressed
+    return _Shard(shard.ids, shard.compressed, int(shard.attributes.get("format_version", 1)))
 
 
 def _index(out: Path) -> tuple[FeatureIndex | None, list[str]]:
@@ -157,7 +175,7 @@ def _remedy(out: Path, update: bool = False) -> str:
 def _fit(
     out: Path,
     index: FeatureIndex,
-    shards: dict[str, tuple[Sequence[str], bool] | None],
+    shards: dict[str, _Shard | None],
     ids: PackedTexts,
     rows_per_shard: int | None,
     add: bool | None,
@@ -166,7 +184,7 @@ def _fit(
     plan = index.plan()
     files = [shards.get(entry.file) for entry in index.shards]
     holds = f"{out} holds {index.rows} rows"
-    stored = PackedTexts(row_id for shard in files if shard for row_id in shard[0])
+    stored = PackedTexts(row_id for shard in files if shard for row_id in shard.ids)
     rest: list[str] = []
     order = stored
     remedy = _remedy(out, add is not None)
@@ -183,7 +201,7 @@ def _fit(
         placed: list[str] = []
         for entry, shard in zip(index.shards, files, strict=True):
             # An unreadable shard has the ids that no other shard has.
-            placed += shard[0] if shard else rest[: entry.rows]
+            placed += shard.ids if shard else rest[: entry.rows]
             rest = rest if shard else rest[entry.rows :]
         order = PackedTexts(placed)
     if len(order) != index.rows or repeated_texts(order):

@@ -102,6 +102,7 @@ class ShardBuild:
         # Resolve once: `..`, `.` and links would change the location of the work folder later.
         self._out = out.resolve()
         self._parent = self._out.parent / WORK_FOLDER
+        # On entry of the version of existing or unfinished shards: a set has one version.
         self.header: FeatureHeader = header
         self._inputs = inputs
         self._options = (rows_per_shard, compress, add, update)
@@ -136,8 +137,12 @@ class ShardBuild:
             self.damaged = existing.damaged
             # Other rows, inputs or layouts get another work folder: their rows are never mixed
             # with these.
-            fingerprint = existing.fingerprint(self.header, self._inputs)
-            self.work = self._parent / f"{self._out.name}-{fingerprint}"
+            works = {
+                self._parent / f"{self._out.name}-{existing.fingerprint(h, self._inputs)}": h
+                for h in existing.headers
+            }
+            self.work = next((work for work in works if work.is_dir()), next(iter(works)))
+            self.header = works[self.work]
             self.work.mkdir(exist_ok=True)
             undo.callback(remove_if_empty, self.work)
             # Half-written files of a killed run, and its run file: its workers stop once it is

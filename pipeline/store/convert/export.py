@@ -10,7 +10,6 @@ import h5py
 import numpy as np
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.store import columns
 from pipeline.store.builder.locking import require_output_file
 from pipeline.store.convert.importers.id_files import read_ids
 from pipeline.store.convert.layouts import EXPORTS, SUFFIXES
@@ -23,9 +22,9 @@ from pipeline.store.shards.format import RowBlock, ShardError
 from pipeline.store.shards.index import INDEX_FILE
 from pipeline.store.shards.layout import (
     FEATURES,
-    row_columns,
     stored_dtype,
     write_attributes,
+    write_rows,
 )
 from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.side_by_side import require_own_rows
@@ -34,8 +33,8 @@ from pipeline.store.shards.writer import with_room, write_shard
 _IMS, _IDS = "_ims.npy", "_ids.txt"
 # Limit of the safetensors format.
 _SAFETENSORS_HEADER_BYTES = 100_000_000
-# An id and an error each need a 16-byte reference, and text and header in a heap.
-_ID_BYTES = 100
+# Of a row besides its id: its error, numbers and status.
+_REST_BYTES = 100
 
 
 def export(
@@ -192,7 +191,7 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
     """
     require_own_rows(features.folder)
     _require_output(features, out)
-    header = features.index.header
+    header = features.index.header.renewed
     dtype = stored_dtype(header)
     shape, here = (len(features), *header.row_shape), out.absolute().parent
     # Not `VirtualLayout`, which stores the current time.
@@ -205,15 +204,14 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
         target.select_hyperslab((entry.first_row, *(0 for _ in header.row_shape)), rows)
         source = h5py.h5s.create_simple(rows)
         creation.set_virtual(target, os.fsencode(relative), FEATURES.encode(), source)
-    needed = _ID_BYTES * len(features)
+    longest = max(len(row_id.encode()) for row_id in features.ids)
+    needed = (_REST_BYTES + longest) * len(features)
     with with_room(out, needed) as part:
         with h5py.File(part, "w") as file:
             write_attributes(file, header.attributes())
             kind, space = h5py.h5t.py_create(dtype, logical=1), h5py.h5s.create_simple(shape)
             h5py.h5d.create(file.id, FEATURES.encode(), kind, space, creation)
-            # Texts first: the order of this file since its first version.
-            ordered = sorted(row_columns(), key=lambda column: column.dtype != columns.TEXT)
-            columns.write(file, ordered, {**vars(features), **features.sources})
+            write_rows(file, header, {**vars(features), **features.sources})
         # HDF5 silently reads rows of a missing shard as zeros, so one row of each is read here.
         with h5py.File(part, "r") as file:
             for entry in features.index.shards:
@@ -238,7 +236,7 @@ def export_h5_copy(
     if len(set(ids)) != len(ids):
         raise ShardError("some ids are requested twice; a shard has one row per id")
     blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
-    write_shard(out, features.index.header, ids, blocks, 0, 1, compress)
+    write_shard(out, features.index.header.renewed, ids, blocks, 0, 1, compress)
 
 
 def export_safetensors(

@@ -93,7 +93,7 @@ def merge(
     with monitor.progress("merge", "row") as progress:
         return build_from_rows(
             out,
-            replace(header, created_by=software, trained_on=trained_on),
+            replace(header.renewed, created_by=software, trained_on=trained_on),
             ids,
             rows,
             rows_per_shard=rows_per_shard,

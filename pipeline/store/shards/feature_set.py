@@ -392,7 +392,7 @@ def _open(folder: Path, index: FeatureIndex, entry: ShardEntry) -> ShardFile:
     if url_of(path) is None and not path.is_file():
         raise ShardError(f"{path} is listed in the index but missing; copy it again")
     shard = ShardFile(path, entry.sha256)
-    if unlike := index.header.difference(shard.metadata()):
+    if unlike := index.header.difference_of_shard(shard.metadata()):
         raise OtherShard(f"{path} does not belong to the feature set of its index: it {unlike}")
     if shard.rows != entry.rows:
         raise OtherShard(f"{path} has {shard.rows} rows; the index records {entry.rows}")

@@ -4,7 +4,7 @@ docs/format.md is the specification for readers without this package.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol
 
 import numpy as np
@@ -18,7 +18,9 @@ from pipeline.store.packed import repeated_texts
 from pipeline.store.schema import Natural, Positive, Sha256, decode
 
 FORMAT = "pipeline-features"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The version of new sets; a set, also an extended or unfinished one, keeps its own."""
+VERSIONS = (1, FORMAT_VERSION)
 
 SOURCE_CRC32 = "source_crc32"
 """The dataset of `RowBlock.source_crc32`; the others are named in `layout`."""
@@ -57,11 +59,18 @@ class FeatureHeader:
     """Software and versions."""
     trained_on: tuple[str, ...] = ()
     """Known training datasets of the network or word vectors; changes no feature."""
+    format_version: int = FORMAT_VERSION
+    """Version of the files, which changes neither values nor `content_sha256`."""
 
     @property
     def recipe_hash(self) -> str:
         """16 hex digits that identify the features; see `pipeline.store.hashing.recipe_hash`."""
         return recipe_hash(self.recipe, self.weights_sha256)
+
+    @property
+    def renewed(self) -> "FeatureHeader":
+        """The header of new files with these features."""
+        return replace(self, format_version=FORMAT_VERSION)
 
     @property
     def row_bytes(self) -> int:
@@ -73,7 +82,7 @@ class FeatureHeader:
         trained = {"trained_on": canonical_json(list(self.trained_on))} if self.trained_on else {}
         return {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION,
+            "format_version": self.format_version,
             "recipe": canonical_json(self.recipe),
             "recipe_hash": self.recipe_hash,
             "weights": self.weights,
@@ -92,7 +101,7 @@ class FeatureHeader:
         """Return the first field in which the `metadata` of other features differ, or None."""
         expected = self.metadata()
         # Features computed with another version of torch still have this recipe.
-        del expected["created_by"]
+        del expected["created_by"], expected["format_version"]
         expected.pop("trained_on", None)
         # Compared last, since it differs whenever a more specific field does.
         expected["recipe_hash"] = expected.pop("recipe_hash")
@@ -102,6 +111,17 @@ class FeatureHeader:
             if name == "recipe":
                 return f"holds features of another recipe: {_fields(other.get(name), self.recipe)}"
             return f"has {name} {other.get(name)!r}, not {value!r}"
+        return None
+
+    def difference_of_shard(self, shard: Mapping[str, Any]) -> str | None:
+        """Return `difference`, or that the shard has another version than its set, or None."""
+        if unlike := self.difference(shard):
+            return unlike
+        if (version := shard.get("format_version")) != self.format_version:
+            return (
+                f"has format_version {version!r}, not {self.format_version}; all shards of a set "
+                "have one version"
+            )
         return None
 
 
@@ -226,11 +246,13 @@ class ShardEntry:
 
 
 def require_unique_ids(ids: Sequence[str], where: str) -> None:
-    """Raise if an id occurs twice; the first five are named."""
+    """Raise if an id occurs twice, of which five are named, or cannot be stored."""
     if twice := repeated_texts(ids):
         raise ShardError(
             f"{where}: {len(twice)} ids occur more than once, first {twice[:5]}; ids must be unique"
         )
+    if with_nul := [row_id for row_id in ids if "\0" in row_id]:
+        raise ShardError(f"{where}: id {with_nul[0]!r} contains NUL, which HDF5 pads texts with")
 
 
 def require_usable_ids(ids: Sequence[str], where: str) -> None:

@@ -20,7 +20,7 @@ from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.schema import Natural, Positive, Sha256, decode, decode_format
 from pipeline.store.shards.format import (
     FORMAT,
-    FORMAT_VERSION,
+    VERSIONS,
     FeatureHeader,
     ShardEntry,
     ShardError,
@@ -160,7 +160,7 @@ def _remote_index(url: str) -> FeatureIndex:
 def index_from(data: bytes, where: str) -> FeatureIndex:
     """Parse the bytes of an `index.json`; `where` is their origin in messages."""
     try:
-        stored = decode_format(data, _Stored, FORMAT, FORMAT_VERSION)
+        stored = decode_format(data, _Stored, FORMAT, *VERSIONS)
         index = FeatureIndex(stored.header, stored.rows_per_shard, stored.shards)
         _require_sums(index, stored)
         return index
@@ -172,6 +172,7 @@ def index_from(data: bytes, where: str) -> FeatureIndex:
 class _Stored:
     """Schema of `index.json`; `FeatureHeader` and `FeatureIndex` explain the fields."""
 
+    format_version: int
     recipe: dict[str, Any]
     recipe_hash: str
     weights: str
@@ -281,6 +282,7 @@ def _header(first: ShardFile) -> FeatureHeader:
         trained_on = trained_on_of(about)
         names = ("weights", "weights_sha256", "axes", "dataset", "created_by")
         values = {name: str(about[name]) for name in names}
+        version = int(about["format_version"])
     except (ValueError, KeyError) as error:
         raise ShardError(f"{first.path}: its attributes are corrupt ({error})") from error
     return FeatureHeader(
@@ -288,6 +290,7 @@ def _header(first: ShardFile) -> FeatureHeader:
         row_shape=first.row_shape,
         dtype=first.dtype.name,
         trained_on=trained_on,
+        format_version=version,
         **values,
     )
 

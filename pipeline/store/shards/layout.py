@@ -1,18 +1,20 @@
 """The HDF5 layout of a shard as data: each dataset and attribute is defined only here.
 
-`COLUMNS` is version 1 of the format; another version is another tuple. The order of datasets and
-attributes is part of the layout, since it determines the bytes of the file. docs/format.md
-specifies the layout for readers without this package.
+Both versions of the format have these columns; they differ in the storage of texts, and in the
+dimension scales of version 2. The order of datasets and attributes is part of the layout, since it
+determines the bytes of the file. docs/format.md specifies the layout for readers without this
+package.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import h5py
 import numpy as np
 
+from pipeline.store import columns
 from pipeline.store.columns import TEXT, Column, create
-from pipeline.store.shards.format import SOURCE_CRC32, FeatureHeader
+from pipeline.store.shards.format import SOURCE_CRC32, FeatureHeader, names_in
 
 FEATURES = "features"
 IDS, STATUS, ERROR = "ids", "status", "error"
@@ -25,7 +27,7 @@ COLUMNS = (
     ),
     Column(IDS, TEXT, ("rows",), "ids of the dataset's manifest; captions are `<image id>#<k>`"),
     Column(STATUS, "|u1", ("rows",), "0 ok, 1 unreadable, 2 missing, 3 refused"),
-    Column(ERROR, TEXT, ("rows",), "why a row failed, else empty", "errors"),
+    Column(ERROR, TEXT, ("rows",), "why a row failed, else empty", "errors", sparse=True),
     Column(CRC32, "<u4", ("rows",), "CRC-32 of the bytes of each row of `features`"),
     Column(
         SOURCE_CRC32, "<u4", ("rows",),
@@ -48,6 +50,7 @@ REQUIRED_TEXTS = ("format", "recipe", "recipe_hash", "weights", "weights_sha256"
 """Required attributes of a shard."""
 
 _CHUNK_BYTES = 1 << 16
+_NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 
 
 def row_columns() -> tuple[Column, ...]:
@@ -64,6 +67,29 @@ def write_attributes(file: h5py.File, attributes: Mapping[str, Any]) -> None:
     """Write the attributes of a shard or of a view of shards."""
     for name, value in attributes.items():
         file.attrs[name] = value
+
+
+def write_rows(file: h5py.File, header: FeatureHeader, values: Mapping[str, Any]) -> None:
+    """Write all columns but the features, which exist; in version 2 also the dimension scales."""
+    columns.write(file, row_columns(), values, fixed=header.format_version > 1)
+    if header.format_version > 1:
+        _name_axes(file, names_in(header.axes))
+
+
+def _name_axes(file: h5py.File, axes: Sequence[str]) -> None:
+    """Attach a dimension scale to each axis of the columns, unless a name cannot be a dataset's."""
+    # Of netCDF-4, for a dimension without a variable: no values are stored.
+    usable = len({*axes}) == len(axes) == file[FEATURES].ndim and not {*axes} & {*file}
+    if not usable or not all(name.isidentifier() for name in axes):
+        return
+    of_columns = [(file[FEATURES], axes)]
+    of_columns += [(file[c.name], axes[:1]) for c in row_columns() if c.name in file]
+    for name, length in zip(axes, file[FEATURES].shape, strict=True):
+        scale = file.create_dataset(name, (length,), ">f4", track_times=False)
+        scale.make_scale(f"{_NO_VARIABLE}{length:10d}")
+    for dataset, names in of_columns:
+        for dimension, name in zip(dataset.dims, names, strict=True):
+            dimension.attach_scale(file[name])
 
 
 def create_features(

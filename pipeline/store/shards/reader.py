@@ -218,7 +218,7 @@ class ShardFile:
     def require(self, header: FeatureHeader, ids: Sequence[str]) -> None:
         """Raise `OtherShard` unless the shard has exactly these rows and this recipe."""
         # Versions of the software are not compared: see `FeatureHeader.difference`.
-        if unlike := header.difference(self.metadata()):
+        if unlike := header.difference_of_shard(self.metadata()):
             raise OtherShard(f"{self.path} {unlike}")
         if self.ids != ids:
             raise OtherShard(

@@ -17,9 +17,9 @@ from pipeline.store.progress import QUIET, Monitor, Progress
 from pipeline.store.shards.faults import Fault, Verification
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import (
-    FORMAT_VERSION,
     OK,
     STATUS_NAMES,
+    VERSIONS,
     DamagedShard,
     ShardError,
 )
@@ -164,8 +164,9 @@ def _row_fault(shard: ShardFile, row: int, text: str) -> Fault:
 def _metadata_faults(shard: ShardFile) -> Iterator[Fault]:
     """Check a shard's attributes for consistency: recipe and hash, row count, status."""
     name, about = shard.path.name, shard.attributes
-    if about.get("format_version") != FORMAT_VERSION:
-        yield Fault(name, f"format version {about.get('format_version')!r}, not {FORMAT_VERSION}")
+    if (version := about.get("format_version")) not in VERSIONS:
+        known = " or ".join(map(str, VERSIONS))
+        yield Fault(name, f"format version {version!r}, expected {known}")
     try:
         recipe = parse_json(about["recipe"])
         named = recipe_hash(recipe, about["weights_sha256"])

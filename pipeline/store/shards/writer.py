@@ -12,7 +12,6 @@ from typing import Any
 import h5py
 import numpy as np
 
-from pipeline.store import columns
 from pipeline.store.files import appearing_whole
 from pipeline.store.shards.format import OK, FeatureHeader, RowBlock, ShardError, StoredBlock
 from pipeline.store.shards.layout import (
@@ -26,6 +25,7 @@ from pipeline.store.shards.layout import (
     row_columns,
     stored_dtype,
     write_attributes,
+    write_rows,
 )
 
 
@@ -61,8 +61,10 @@ def stored_block(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> 
         return block
     stored = stored_rows(header, block, ids)
     crc32 = np.array([zlib.crc32(row) for row in stored], np.uint32)
+    # A text of HDF5 ends at NUL, and a reason that cannot be stored must not end the run.
+    errors = tuple(error.replace("\0", "\\0") for error in block.errors)
     return StoredBlock(
-        stored, block.status, block.errors, block.source_crc32, block.other_sources, crc32=crc32
+        stored, block.status, errors, block.source_crc32, block.other_sources, crc32=crc32
     )
 
 
@@ -101,7 +103,7 @@ def write_shard(
             stream.require_written()
         if row != rows:
             raise ShardError(f"{path}: found {row} rows, expected {rows}, one per id")
-        columns.write(file, row_columns(), values)
+        write_rows(file, header, values)
         # HDF5 writes its metadata on closing, before the check and before the rename.
         file.close()
         stream.require_written()

@@ -225,7 +225,7 @@ def _build(
     """Fetch the rows and encoder files that the output lacks, and build the set."""
     header = offer.index.header
     software = [entry.created_by or header.created_by for entry in offer.index.shards]
-    header = replace(header, created_by="; ".join(dict.fromkeys(software)))
+    header = replace(header.renewed, created_by="; ".join(dict.fromkeys(software)))
     compress = ShardFile(features.folder / offer.index.shards[0].file).compressed
     inputs = ["pulled", offer.index.content_sha256]
     others = output.missing_others(descriptions=False)

@@ -88,8 +88,10 @@ def test_a_flipped_byte_anywhere_is_found_and_its_file_named(
 
 
 @pytest.mark.usefixtures("tried_apart")
-def test_a_file_that_hangs_hdf5_is_reported_and_not_indexed(folder: Path) -> None:
+def test_a_file_that_hangs_hdf5_is_reported_and_not_indexed(tmp_path: Path) -> None:
     """One bit of the length that stands before a text in HDF5's heap: an endless loop in 2.0."""
+    folder = tmp_path / "out"
+    build(folder, ROWS, format_version=1)
     path = folder / NAMES[1]
     flip(path, path.read_bytes().index(ids(ROWS)[15].encode()) - 7, bits=2)
     for quick in (True, False):

@@ -259,7 +259,7 @@ def test_a_column_in_another_file_is_refused(folder: Path, tmp_path: Path) -> No
         {"rows_per_shard": True}, {"dtype": 0}, {"dtype": "float64"}, {"weights": None},
         {"dataset": None}, {"axes": 1}, {"created_by": []}, {"recipe": []}, {"rows": 24},
         {"rows": 23.0}, {"weights_sha256": "x"}, {"dataset": "other"}, {"recipe_hash": "0" * 16},
-        {"format_version": 2},
+        {"format_version": 1}, {"format_version": 3}, {"format_version": "2"},
     ],
     ids=str,
 )  # fmt: skip

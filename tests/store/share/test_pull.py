@@ -67,7 +67,7 @@ def test_rows_come_alone_in_the_order_asked_for(tmp_path: Path, compress: bool) 
     assert verify(tmp_path / "some").faults == []
     assert (tmp_path / "some.encoder" / "encoder.json").is_file()
     row = DIM * 4
-    most = 5 * (row if not compress else 1 << 16) + 3 * 8_000 + ROWS * 120
+    most = 5 * (row if not compress else 1 << 16) + 3 * 10_000 + ROWS * 120
     assert come.moved < most < come.size * (1 if not compress else 9)
     before = files_of(tmp_path / "some")
     again = pull(tmp_path / "shared", tmp_path / "some", ids=asked)
