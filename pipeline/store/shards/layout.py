@@ -84,9 +84,10 @@ def _name_axes(file: h5py.File, axes: Sequence[str]) -> None:
         return
     of_columns = [(file[FEATURES], axes)]
     of_columns += [(file[c.name], axes[:1]) for c in row_columns() if c.name in file]
-    for name, length in zip(axes, file[FEATURES].shape, strict=True):
+    for number, (name, length) in enumerate(zip(axes, file[FEATURES].shape, strict=True)):
         scale = file.create_dataset(name, (length,), ">f4", track_times=False)
         scale.make_scale(f"{_NO_VARIABLE}{length:10d}")
+        scale.attrs["_Netcdf4Dimid"] = np.int32(number)  # by which VirtualiZarr knows it
     for dataset, names in of_columns:
         for dimension, name in zip(dataset.dims, names, strict=True):
             dimension.attach_scale(file[name])
