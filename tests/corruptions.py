@@ -15,6 +15,10 @@ Corrupt = Callable[[bytes, Path], Iterator[bytes]]
 _SAME = object()
 
 
+def _has_values(item: h5py.Group | h5py.Dataset) -> bool:
+    return isinstance(item, h5py.Dataset) and not item.is_scale
+
+
 def _parts(data: bytes, scratch: Path, change: Callable[[Any, str], Any]) -> Iterator[bytes]:
     """Yield the file with one part changed, for each part: dataset, tensor or JSON value.
 
@@ -25,7 +29,7 @@ def _parts(data: bytes, scratch: Path, change: Callable[[Any, str], Any]) -> Ite
         scratch.write_bytes(data)
         with h5py.File(scratch) as file:
             names: list[str] = []
-            file.visititems(lambda n, i: names.append(n) if isinstance(i, h5py.Dataset) else None)
+            file.visititems(lambda name, item: names.append(name) if _has_values(item) else None)
         for name in names:
             scratch.write_bytes(data)
             with h5py.File(scratch, "r+") as file:
