@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -58,11 +59,11 @@ def rows(start: int, stop: int, failed: Sequence[int] = (FAILED,)) -> RowBlock:
 
 
 def written(
-    out: Path, ids: Sequence[str] = IDS, failed: Sequence[int] = (FAILED,), **given: object
+    out: Path, ids: Sequence[str] = IDS, failed: Sequence[int] = (FAILED,), **given: Any
 ) -> FeatureIndex:
     """Build a set, and return its index; the keywords are those of headers and `ShardBuild`."""
     options = {name: given.pop(name) for name in ("add", "update", "compress") if name in given}
-    with ShardBuild(out, old_header(**given), ids, 3, **options) as work:  # type: ignore[arg-type]
+    with ShardBuild(out, old_header(**given), ids, 3, **options) as work:
         for _, status, _ in list(work.existing()):
             work.redo(np.flatnonzero(status))
         for span in work.pending():
@@ -159,7 +160,7 @@ def test_shards_of_two_versions_in_one_folder_are_refused_by_name(old: Path) -> 
 def test_versions_differ_in_bytes_and_not_in_content(
     tmp_path: Path, compress: bool, dtype: str
 ) -> None:
-    given = {"compress": compress, "dtype": dtype}
+    given: dict[str, Any] = {"compress": compress, "dtype": dtype}
     one = written(tmp_path / "one", format_version=1, **given)
     two = written(tmp_path / "two", **given)
     written(tmp_path / "again", **given)
