@@ -23,7 +23,7 @@ BUDGET = {
     # 1 more: programs of heads, for torch.export and ONNX.
     # 31 more: URLs, for all that opens files.
     # 440 more: feature sets read where they are, through a cache of blocks that processes share.
-    "store": 12599,  # to become 8,900
+    "store": 12706,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     "datasets": 4947,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
@@ -80,7 +80,7 @@ BUDGET = {
     # 12 more: zero-shot and layers, and a missing package.
     # 296 more: programs of heads, for torch.export and ONNX.
     # 26 more: layers in one pass before their norm, and attention.
-    "tests": 44695,  # to become 27,000
+    "tests": 44997,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
