@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Selection
-from stages.command import PATH, add_options, option
+from stages.command import FEATURES, PATH, add_options, option
 from stages.experiment_name import given_files
 from stages.options import option_of
 
@@ -22,13 +22,13 @@ experiment_options = add_options(
     option(
         "--image-features",
         "Image features.  [default: data/features/DATASET/RECIPE]",
-        PATH,
+        FEATURES,
         name="images",
     ),
     option(
         "--caption-features",
         "Caption features.  [default: data/text/DATASET/NAME]",
-        PATH,
+        FEATURES,
         name="captions",
     ),
     LEAVE_OUT_FAILED,

@@ -7,7 +7,7 @@ import click
 
 from pipeline.retrieval.query import SIDES
 from stages.additions import added_options, additions_to
-from stages.command import COUNT, FOLDER, PATH, Answer, flag, option
+from stages.command import COUNT, FEATURES, PATH, Answer, flag, option
 from stages.console import CONSOLE, elapsed, log_done
 from stages.searching import SOURCES, print_answers, source_options, sources_of
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--features",
     "With --image, instead of --experiment: search this feature set by the cosine of "
     "features; needs neither dataset nor training.",
-    FOLDER,
+    FEATURES,
     metavar="DIR",
 )
 @option("--minus", "Subtract this word from the image; repeatable.", multiple=True, metavar="WORD")

@@ -10,7 +10,7 @@ import click
 from pipeline.store.convert.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Storage
-from stages.command import COUNT, PATH, Answer, Decorator, Group, flag, option
+from stages.command import COUNT, FEATURES, PATH, Answer, Decorator, Group, flag, option
 from stages.console import CONSOLE, FAILED, OUTPUT, elapsed, log_done, printable
 from stages.options import JSON, option_of
 from stages.shards_exchange import pull_command, push_command
@@ -43,7 +43,7 @@ shards.add_command(pull_command)
 
 
 @shards.command(cls=Answer)
-@click.argument("path", type=PATH)
+@click.argument("path", type=FEATURES)
 @JSON
 def info(path: Path, as_json: bool) -> None:
     """Print the contents of a feature folder or a shard, its origin, and code that reads it.
@@ -62,7 +62,7 @@ def info(path: Path, as_json: bool) -> None:
 
 
 @shards.command("verify", cls=Answer)
-@click.argument("path", type=PATH)
+@click.argument("path", type=FEATURES)
 @flag("--quick", "Check only structure, ids and counts; do not read features.")
 @option("--images-of", "Dataset: also compare the CRC-32 of its images or captions.", PATH)
 @JSON
@@ -113,7 +113,7 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
 
 
 @shards.command("export")
-@click.argument("path", type=PATH)
+@click.argument("path", type=FEATURES)
 @option("--to", "Layout.  [default: by the suffix of --out]", click.Choice([*EXPORTS]))
 @_out("File to write.")
 @option(
@@ -196,7 +196,7 @@ def import_command(source: Path, out: Path, **options: Any) -> None:
 
 
 @shards.command("merge")
-@click.argument("folders", nargs=-1, required=True, type=PATH, metavar="DIR DIR...")
+@click.argument("folders", nargs=-1, required=True, type=FEATURES, metavar="DIR DIR...")
 @_out("Output folder of the shards.")
 @ROWS_PER_SHARD
 @COMPRESS

@@ -16,6 +16,7 @@ from pipeline.store.convert.layouts import EXPORTS, SUFFIXES
 from pipeline.store.errors import WrongUsage
 from pipeline.store.files import appearing_whole
 from pipeline.store.hashing import canonical_json
+from pipeline.store.objects.urls import url_of
 from pipeline.store.progress import QUIET, Monitor, Progress, no_progress
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import RowBlock, ShardError
@@ -190,6 +191,10 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
     `crc32` and `source_crc32` are copied. The file must stay next to the shards.
     """
     require_own_rows(features.folder)
+    if (url := url_of(features.folder)) is not None:
+        raise ShardError(
+            f"{url} is not on this machine, so that HDF5 cannot refer to it; pass `copy=True`"
+        )
     _require_output(features, out)
     header = features.index.header.renewed
     dtype = stored_dtype(header)

@@ -10,7 +10,6 @@ import fcntl
 import io
 import mmap
 import os
-import re
 import uuid
 import weakref
 import zlib
@@ -24,8 +23,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import WrongUsage
 from pipeline.store.hashing import sha256_of_json
+from pipeline.store.objects.cache_folder import SUFFIX, cache_folder, count_added, writing_cache
 from pipeline.store.objects.locate import open_remote
 from pipeline.store.objects.remote import Remote, Span, read_spans
 from pipeline.store.objects.retry import RemoteError, retry
@@ -33,24 +32,14 @@ from pipeline.store.objects.urls import url_of
 from pipeline.store.progress import QUIET
 
 BLOCK = 1 << 18
-FOLDER, LIMIT = "PIPELINE_CACHE", "PIPELINE_CACHE_SIZE"
-"""Environment variables: the folder of the copies, and the most bytes in it."""
-
-_DEFAULT_FOLDER, _DEFAULT_LIMIT = "~/.cache/caption-feature-pipeline/shards", "20 GB"
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 # Blocks next to each other are one request of at most so many, and so many are read ahead.
 _BLOCKS_PER_REQUEST = 16
 _FILES_TOGETHER = 16
-_BYTES_TOGETHER = 1 << 26
+_BYTES_TOGETHER = 1 << 24
 _PRESENT = 1 << 32
 _RECORD_BYTES = 8
-# Files are removed each time that a process has added this part of the limit.
-_PART = 64
-
 S = TypeVar("S")
 T = TypeVar("T")
-
-_added: float = np.inf
 
 
 class CachedFile:
@@ -64,9 +53,9 @@ class CachedFile:
         # Without any proof that a copy is of the same bytes, there is a new one.
         proof = self._state or sha256 or uuid.uuid4().hex
         key = sha256_of_json([self._folder, self._name, self.size, proof, BLOCK])
-        self._file = cache_folder() / f"{key}.blocks"
+        self._file = cache_folder() / f"{key}{SUFFIX}"
         self._held = _Copy(self._file, self.size)
-        self._fetched = False
+        self._fetched = self._counted = 0
         # Both ends of an HDF5 file at once: what it holds, and the columns after the features.
         self.fetch([(0, 1), (self.size - 1, self.size)])
 
@@ -110,7 +99,7 @@ class CachedFile:
                 self._fill(copy, np.arange(first, end))
 
     def require_unchanged(self) -> None:
-        """Raise unless all bytes fetched so far are of the file that was opened."""
+        """Raise unless the bytes fetched so far are of the file that was opened."""
         if self._fetched and self._now() != (self.size, self._state):
             raise RemoteError(
                 f"{self._remote.shown}/{self._name} has changed while it was read; open the "
@@ -119,7 +108,6 @@ class CachedFile:
 
     def forget(self) -> None:
         """Discard all blocks, since some were found corrupt; raise if the file has changed."""
-        self._fetched = True
         self.require_unchanged()
         self._file.unlink(missing_ok=True)
 
@@ -128,11 +116,15 @@ class CachedFile:
         return _remote(self._folder, os.getpid())
 
     def _now(self) -> tuple[int, str]:
-        return retry(lambda: self._remote.state(self._name), QUIET.log)
+        try:
+            return retry(lambda: self._remote.state(self._name), QUIET.log)
+        except RemoteError as error:
+            if error.cause != "no ranges":
+                raise
+            raise RemoteError(f"{error}; `pipeline shards pull` fetches whole sets") from error
 
     def _fill(self, copy: "_Copy", wanted: npt.NDArray[np.int64]) -> None:
         """Fetch those of the blocks (ascending numbers) that the copy lacks."""
-        global _added
         wanted = wanted[wanted < copy.blocks]
         missing = [b for b in wanted[~copy.known[wanted]].tolist() if not copy.has(b)]
         if missing:
@@ -140,13 +132,11 @@ class CachedFile:
             remote, log = self._remote, QUIET.log
             for (start, _), data in read_spans(remote, self._name, spans, _BYTES_TOGETHER, log):
                 copy.store(start // BLOCK, data)
-                _added += len(data)
-                self._fetched = True
+                self._fetched += len(data)
 
     @contextmanager
     def _locked(self) -> Iterator["_Copy"]:
         """Yield the copy, which is not removed before the block ends."""
-        global _added
         # Threads share the lock, so that one may end it while another reads. A copy that is then
         # removed is read to the end all the same, and replaced when it is read next.
         while True:
@@ -156,13 +146,14 @@ class CachedFile:
                 break
             self._held = _Copy(self._file, self.size)
         try:
-            copy.touch()
+            with suppress(OSError):  # the order of removal
+                os.utime(copy.descriptor)
             yield copy
         finally:
             _flock(copy.descriptor, fcntl.LOCK_UN)
-        if _added * _PART > (limit := cache_limit()):
-            _make_room(self._file.parent, limit)
-            _added = 0
+        if self._fetched > self._counted:
+            added, self._counted = self._fetched - self._counted, self._fetched
+            count_added(self._file.parent, added)
 
 
 class _Copy:
@@ -172,14 +163,14 @@ class _Copy:
         self.path, self.size = path, size
         self.blocks = max(1, -(-size // BLOCK))
         length = self.blocks * (BLOCK + _RECORD_BYTES)
-        with _explained(path):
+        with writing_cache(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
             self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             weakref.finalize(self, os.close, self.descriptor)
             os.ftruncate(self.descriptor, length)
             mapped = memoryview(mmap.mmap(self.descriptor, length, access=mmap.ACCESS_READ))
         self.bytes = mapped[:size]
-        self._record = np.frombuffer(mapped, np.uint64, self.blocks, self.blocks * BLOCK)
+        self._record = np.frombuffer(mapped, "<u8", self.blocks, self.blocks * BLOCK)
         # Compared with the record by this process.
         self.known = np.zeros(self.blocks, bool)
 
@@ -192,18 +183,13 @@ class _Copy:
 
     def store(self, first: int, data: bytes) -> None:
         """Write blocks from number `first` on, each followed by its record."""
-        with _explained(self.path):
+        with writing_cache(self.path.parent):
             for number, start in enumerate(range(0, len(data), BLOCK), first):
                 block = memoryview(data)[start : start + BLOCK]
                 os.pwrite(self.descriptor, block, number * BLOCK)
                 record = (_PRESENT | zlib.crc32(block)).to_bytes(_RECORD_BYTES, "little")
                 os.pwrite(self.descriptor, record, self.blocks * BLOCK + number * _RECORD_BYTES)
                 self.known[number] = True
-
-    def touch(self) -> None:
-        """Record that the copy is in use, for the order of removal."""
-        with suppress(OSError):
-            os.utime(self.descriptor)
 
 
 class _Stream(io.RawIOBase):
@@ -212,12 +198,6 @@ class _Stream(io.RawIOBase):
     def __init__(self, copy: _Copy) -> None:
         self._copy, self._at = copy, 0
         self.missing: tuple[int, int] | None = None  # first and last block
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._at = offset + (0, self._at, self._copy.size)[whence]
@@ -240,24 +220,6 @@ class _Stream(io.RawIOBase):
 def together(function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
     """Return what `map` does, of functions that wait for the network at the same time."""
     return _pool(os.getpid()).map(function, items)
-
-
-def cache_folder() -> Path:
-    """Return the folder of the copies."""
-    return Path(os.environ.get(FOLDER) or _DEFAULT_FOLDER).expanduser()
-
-
-def cache_limit() -> int:
-    """Return the most bytes of all copies."""
-    return _bytes_of(os.environ.get(LIMIT) or _DEFAULT_LIMIT)
-
-
-@lru_cache
-def _bytes_of(text: str) -> int:
-    if (match := _SIZE.fullmatch(text.strip())) is None:
-        raise WrongUsage(f"{LIMIT} is {text!r}; expected a size such as {_DEFAULT_LIMIT!r}")
-    base = 1024 if match[3] else 1000
-    return int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
 
 
 @lru_cache(maxsize=64)
@@ -289,38 +251,6 @@ def _runs(blocks: list[int]) -> Iterator[tuple[int, int]]:
     yield first, end
 
 
-def _make_room(folder: Path, limit: int) -> None:
-    """Remove the least recently used copies beyond the limit, but none that is being read."""
-    found = []
-    for path in folder.glob("*.blocks"):
-        with suppress(FileNotFoundError):
-            status = path.stat()
-            found.append((status.st_mtime_ns, status.st_blocks * 512, path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
-        if total <= limit - limit // _PART:
-            return
-        with suppress(OSError):  # locked, or removed by another process
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
-                total -= size
-            finally:
-                os.close(descriptor)
-
-
 def _flock(descriptor: int, kind: int) -> None:
     with suppress(OSError):  # a file system without locks
         fcntl.flock(descriptor, kind)
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RemoteError(
-            f"{path.parent} cannot hold blocks of remote files ({error.strerror}); free some space "
-            f"or lower {LIMIT}, or name a writable folder in {FOLDER}"
-        ) from error

@@ -9,6 +9,8 @@ import numpy as np
 
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import canonical_json
+from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.urls import url_of
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import SOURCE_CRC32, ShardError, failures_of, trained_on_of
 from pipeline.store.shards.layout import FEATURES, IDS, SHARD, SHARDS, STATUS, source_columns
@@ -41,7 +43,7 @@ def describe(path: str | Path) -> list[str]:
 
     Parameters
     ----------
-    path : str or Path. A finished feature folder, or one shard.
+    path : str or Path. A finished feature folder or its URL, or one shard.
 
     Raises
     ------
@@ -60,17 +62,19 @@ def describe(path: str | Path) -> list[str]:
     about, rows = contents.attributes, len(contents.rows.ids)
     shape, dtype = contents.rows.row_shape, contents.rows.dtype
     row_bytes = int(np.prod(shape)) * dtype.itemsize
-    on_disk = sum(file.stat().st_size for file in contents.files)
-    what = counted(len(contents.files), "shard") if path.is_dir() else "one shard"
+    url, size = url_of(path), sum(map(_size, contents.files))
+    what = "one shard" if path.is_file() else counted(len(contents.files), "shard")
     reading = reading_lines(str(contents.files[0]))
     if is_view(path):
         parts = [part.name for part in read_view(path).parts]
         what = f"{len(parts)} sets side by side ({', '.join(parts)})"
-        reading = ["import pipeline", f"rows = pipeline.read_features({str(path)!r}).read(ids)"]
+    if is_view(path) or url:
+        named = url or str(path)
+        reading = ["import pipeline", f"rows = pipeline.read_features({named!r}).read(ids)"]
     if SHARD in about:
         what += f", number {about[SHARD]} (from 0) of {about[SHARDS]}"
     return [
-        f"{path}: {rows} rows in {what}, {on_disk / 1e6:.1f} MB on disk",
+        f"{url or path}: {rows} rows in {what}, {size / 1e6:.1f} MB{'' if url else ' on disk'}",
         f"dataset      {about['dataset']}",
         f"features     {(rows, *shape)} {dtype}, axes: {about['axes']}",
         f"bytes        {row_bytes} per row, {rows * row_bytes} in total",
@@ -87,7 +91,7 @@ def describe(path: str | Path) -> list[str]:
         "recipe",
         *_recipe_lines(about["recipe"]),
         "",
-        f"to read {contents.files[0].name}:" if path.is_dir() else "to read it:",
+        "to read it:" if url or path.is_file() else f"to read {contents.files[0].name}:",
         *(f"    {line}" for line in reading),
     ]
 
@@ -98,7 +102,7 @@ def summary_of(path: str | Path) -> dict[str, Any]:
     contents = _contents_of(path)
     about = contents.attributes
     return {
-        "path": str(path),
+        "path": url_of(path) or str(path),
         "rows": len(contents.rows.ids),
         "failed_rows": len(contents.failures),
         "row_shape": list(contents.rows.row_shape),
@@ -107,7 +111,7 @@ def summary_of(path: str | Path) -> dict[str, Any]:
         "format_version": about.get("format_version"),
         "dataset": about["dataset"],
         "shards": len(contents.files),
-        "bytes": sum(file.stat().st_size for file in contents.files),
+        "bytes": sum(map(_size, contents.files)),
         "recipe": about["recipe"],
         "recipe_hash": about["recipe_hash"],
         "weights": about["weights"],
@@ -119,9 +123,16 @@ def summary_of(path: str | Path) -> dict[str, Any]:
 
 
 def _contents_of(path: Path) -> _Contents:
-    if not path.exists():
+    if url_of(path) is None and not path.exists():
         raise ShardError(f"{path} not found; name a folder of shards, or one shard")
     return _of_file(path) if path.is_file() else _of_folder(path)
+
+
+def _size(file: Path) -> int:
+    if (url := url_of(file)) is None:
+        return file.stat().st_size
+    folder, _, name = url.rpartition("/")
+    return open_remote(folder).state(name)[0]
 
 
 def reading_lines(file: str) -> list[str]:

@@ -50,7 +50,8 @@ def read_features(path: str | Path) -> "FeatureSet":
 
     Parameters
     ----------
-    path : str or Path. Folder written by `pipeline extract`, `pipeline text` or `write_features`.
+    path : str or Path. Folder written by `pipeline extract`, `pipeline text` or `write_features`,
+        or its URL, such as s3://bucket/features/mine.
 
     Returns
     -------
@@ -80,6 +81,9 @@ def read_set_index(folder: str | Path) -> FeatureIndex:
 
 class FeatureSet:
     """A finished folder of feature shards, or a view that concatenates several such folders.
+
+    The folder may be a URL of any protocol of fsspec: rows are then read where they are, through a
+    cache on this machine (docs/sharing.md).
 
     A mapping of ids to rows. Brackets also accept row numbers, slices, lists and masks. Failed rows
     are NaN there and in `numpy.asarray(features)`, and `ok` is the mask of the other rows; `read`

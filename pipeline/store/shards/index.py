@@ -141,11 +141,11 @@ def read_index(folder: str | Path) -> FeatureIndex:
 
 
 def _remote_index(url: str) -> FeatureIndex:
-    shown = without_secrets(url)
-    if shown != url:
+    user, _, _ = url.partition("://")[2].partition("/")[0].rpartition("@")
+    if "?" in url or ":" in user:
         raise ShardError(
-            f"{shown}: a feature set is read from a URL without user, password and query, which "
-            "messages would show; pass credentials through the environment, or pull the set"
+            f"{without_secrets(url)}: a feature set is read from a URL without password and query, "
+            "which messages would show; pass credentials through the environment, or pull the set"
         )
     data = read_bounded(open_remote(url), INDEX_FILE, MOST_DESCRIPTION_BYTES, QUIET.log)
     if data is None:

@@ -12,6 +12,7 @@ from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import canonical_json, recipe_hash, sha256_of_file
 from pipeline.store.inner_files import UnusablePart, bytes_of, outer_file
+from pipeline.store.objects.urls import url_of
 from pipeline.store.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.store.progress import QUIET, Monitor, Progress
 from pipeline.store.shards.faults import Fault, Verification
@@ -43,8 +44,9 @@ def verify(
 
     Parameters
     ----------
-    path : str or Path. A folder of shards, or one shard, which is checked against an index in its
-        folder if that lists it.
+    path : str or Path. A folder of shards or its URL, where rows are checked but not the SHA-256
+        of the files; or one shard, which is checked against an index in its folder if that lists
+        it.
     quick : bool. Check structure, ids, counts and sizes; do not read features and checksums.
     images_of : str, Path or None. Dataset folder: compare `source_crc32` with the CRC-32 of its
         current image files or captions.
@@ -63,7 +65,7 @@ def verify(
     """
     path = Path(path)
     source_crc = _source_crc_of(read_manifest(Path(images_of))) if images_of else None
-    if not path.exists():
+    if url_of(path) is None and not path.exists():
         raise ShardError(f"{path} not found; name a folder of shards, or one shard")
     with monitor.progress("verify", "row") as progress:
         if is_view(path):
@@ -100,14 +102,20 @@ def _verified(
     path: Path, quick: bool, source_crc: SourceCrc | None, progress: Progress
 ) -> Verification:
     result = Verification(quick, sources=None if source_crc is None else 0)
-    index = _index(path if path.is_dir() else path.parent, result.faults)
+    remote = url_of(path) is not None
+    is_folder = remote or path.is_dir()
+    index: FeatureIndex | None
+    if remote:
+        index = read_index(path)
+    else:
+        index = _index(path if is_folder else path.parent, result.faults)
     named = {entry.file: number for number, entry in enumerate(index.shards)} if index else {}
-    if path.is_dir():
-        result.faults += _folder_faults(path, named)
+    if is_folder:
+        result.faults += [] if remote else _folder_faults(path, named)
         files = [path / name for name in named] or sorted(path.glob("shard-*.h5"))
     else:
         files, result.faults = [path], []
-    total = index.rows if index and path.is_dir() else 0
+    total = index.rows if index and is_folder else 0
     result.indexed = all(file.name in named for file in files)
     ids: list[tuple[str, Sequence[str]]] = []
 
@@ -122,10 +130,10 @@ def _verified(
     for file in files:
         number = named.get(file.name) if index else None
         entry = index.shards[number] if index and number is not None else None
-        if not file.is_file():
+        if not (remote or file.is_file()):
             result.faults.append(Fault(file.name, "listed in the index but missing; copy it again"))
             continue
-        if entry and not quick and sha256_of_file(file) != entry.sha256:
+        if entry and not (quick or remote) and sha256_of_file(file) != entry.sha256:
             # This also covers bytes outside the rows.
             result.faults.append(Fault(file.name, "SHA-256 of the file differs; copy it again"))
             broken |= find_crashing_files([file], features=True)
@@ -133,7 +141,7 @@ def _verified(
             result.faults.append(Fault(file.name, broken[file]))
             continue
         try:
-            shard = ShardFile(file)
+            shard = ShardFile(file, entry.sha256 if entry else "")
         except DamagedShard as error:
             result.faults.append(Fault(file.name, _without_path(error, file)))
             continue

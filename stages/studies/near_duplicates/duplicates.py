@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.store.errors import WrongUsage
-from stages.command import FOLDER, PATH, Answer, flag, option
+from stages.command import FEATURES, PATH, Answer, flag, option
 from stages.console import CONSOLE, FOUND, OUTPUT, printable
 from stages.listing import print_table
 from stages.options import JSON
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Answer)
-@click.argument("features", type=FOLDER)
-@click.argument("others", type=FOLDER, required=False)
+@click.argument("features", type=FEATURES)
+@click.argument("others", type=FEATURES, required=False)
 @option(
     "--threshold",
     "Minimum cosine of near-duplicates.  [default: calibrated for the recipe; --align: 0.5]",

@@ -8,7 +8,7 @@ import click
 
 from pipeline.store.errors import WrongUsage
 from stages.additions import EvaluateAddition
-from stages.command import FOLDER, option
+from stages.command import FEATURES, option
 from stages.console import CONSOLE
 
 
@@ -20,7 +20,7 @@ class EvaluateLeaks(EvaluateAddition):
             "--leaks",
             "Features of all splits: log how many ranked images have a near-duplicate among "
             "the other images.",
-            FOLDER,
+            FEATURES,
             metavar="FEATURES",
         ),
         option(
