@@ -23,7 +23,7 @@ BUDGET = {
     # 1 more: programs of heads, for torch.export and ONNX.
     # 31 more: URLs, for all that opens files.
     # 440 more: feature sets read where they are, through a cache of blocks that processes share.
-    "store": 12706,  # to become 8,900
+    "store": 12749,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     "datasets": 4947,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
@@ -64,7 +64,7 @@ BUDGET = {
     # 25 more: an experiment of params.yaml without its package stops no other run.
     # 2 more: a line in the list of encoders, and its help.
     # 61 more: programs of heads, for torch.export and ONNX.
-    "stages": 5370,
+    "stages": 5373,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -80,7 +80,7 @@ BUDGET = {
     # 12 more: zero-shot and layers, and a missing package.
     # 296 more: programs of heads, for torch.export and ONNX.
     # 26 more: layers in one pass before their norm, and attention.
-    "tests": 44997,  # to become 27,000
+    "tests": 45132,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
