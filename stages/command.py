@@ -11,15 +11,15 @@ import click
 from click.core import ParameterSource
 
 from pipeline.store.errors import PipelineError
-from pipeline.store.objects.urls import url_of
+from pipeline.store.objects.urls import shown
 from pipeline.store.wording import did_you_mean, without_secrets
 from stages.console import LocalPath, OutputPath, as_options, begin, printable, write_line
 
 COUNT = click.IntRange(1)
 PATH = LocalPath(path_type=Path)
 FOLDER = LocalPath(path_type=Path, file_okay=False)
-FEATURES = click.Path(path_type=Path)
-"""A feature set, which may also be named by its URL."""
+FEATURES = IMAGES = click.Path(path_type=Path)
+"""Feature sets and images, which may also be named by their URLs."""
 
 Decorator = Callable[[Any], Any]
 """What adds an option or several to a command."""
@@ -181,4 +181,4 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple):
         pairs = (item if isinstance(item, tuple) else (item,) for item in value)
         return ",".join("=".join(_text(part) for part in p if part is not None) for p in pairs)
-    return without_secrets((isinstance(value, Path) and url_of(value)) or str(value))
+    return shown(value) if isinstance(value, Path) else without_secrets(str(value))

@@ -10,7 +10,7 @@ import click
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
 from stages.additions import added_options, additions_to
-from stages.command import PATH, Command, option
+from stages.command import IMAGES, PATH, Command, option
 from stages.console import CONSOLE, OUTPUT
 from stages.options import JSON, options_of
 
@@ -45,11 +45,12 @@ _POOLS = {"mean": "pool"}  # words of recipes for those of the option
     "--images",
     "Plain images instead of --dataset: a folder, searched recursively; image files, of "
     "which more may follow; a text file of paths, one per line, - for stdin; or tar files, such as "
-    "'shard-{000..009}.tar'. Ids are the paths, or names in the tar files.",
-    PATH,
-    metavar="FOLDER|IMAGE|LIST.txt|TAR|-",
+    "'shard-{000..009}.tar'. Any of them may be a URL. Ids are the paths, as if each tar file "
+    "were a folder.",
+    IMAGES,
+    metavar="FOLDER|IMAGE|LIST.txt|TAR|URL|-",
 )
-@click.argument("more", nargs=-1, type=PATH, metavar="[IMAGE]...")
+@click.argument("more", nargs=-1, type=IMAGES, metavar="[IMAGE]...")
 @option("--out", "Output folder of the shards.", OUTPUT, required=True)
 @added_options("EXTRACT")
 @options_of(Selection, without="leave_out_failed")
@@ -94,6 +95,7 @@ def extract(
       pipeline extract --backbone efficientnet-lite0 --dataset data/scenes \\
           --out data/features/scenes/efficientnet-lite0-pool
       pipeline extract --backbone resnet152 --images photos --out features/photos
+      pipeline extract --backbone resnet152 --images s3://mine/photos --out features/photos
       pipeline extract --recipe torchvision:resnet50 --layer layer2 --layer layer3 --pool mean \\
           --images photos --out features/layers
       pipeline extract --recipe efficientnet-lite0-pool --dataset data/msvd --frames every:0.5 \\
@@ -176,6 +178,7 @@ def _listed(paths: Iterable[Path]) -> list[Path]:
     """Return the files and folders named on the command line or in a list file."""
     from pipeline.datasets.plain_images import read_list
     from pipeline.datasets.readers.tables.tar_shards import expand_braces
+    from pipeline.store.objects.urls import url_of
 
     images: list[Path] = []
     for path in paths:
@@ -183,7 +186,7 @@ def _listed(paths: Iterable[Path]) -> list[Path]:
             images += read_list(Path("/dev/stdin"))
         elif path.suffix.lower() == ".txt":
             images += read_list(path)
-        elif all(file.exists() for file in expand_braces(path)):
+        elif url_of(path) or all(file.exists() for file in expand_braces(path)):
             images += expand_braces(path)
         else:
             raise click.UsageError(

@@ -8,7 +8,7 @@ import click
 from pipeline.datasets.readers import READERS
 from pipeline.experiments.layout import Layout
 from stages.additions import additions_to
-from stages.command import PATH, Group, flag, option
+from stages.command import IMAGES, PATH, Group, flag, option
 from stages.prepare_options import (
     expect_option,
     log_dataset,
@@ -46,13 +46,17 @@ def prepare() -> None:
 
 @prepare.command()
 @path_option(
-    "--root", "Folder of the images.  [default: the folder of the captions]", required=False
+    "--root",
+    "Folder of the images, or its URL.  [default: the folder of the captions]",
+    required=False,
+    kind=IMAGES,
 )
 @path_option(
     "--captions",
-    "Table, tar files, or a folder with either.  [default: metadata of ROOT; otherwise no "
-    "captions]",
+    "Table, tar files, or a folder with either, or a URL.  [default: metadata of ROOT; otherwise "
+    "no captions]",
     required=False,
+    kind=IMAGES,
 )
 @name_option
 @table_options
@@ -75,7 +79,8 @@ def folder(
     Columns     path (image, file_name, filename, ...), caption (text, sentence, ..., or several:
                 caption1, caption2, ...), optionally split and id
 
-    Images inside of .parquet and .tar files stay there, and all commands read them from there.
+    Images inside of .parquet and .tar files stay there, and so do those behind URLs such as
+    s3://BUCKET/FOLDER; all commands read them from there.
     Rows of the same path are one image. Without --captions and without metadata, all image files
     below ROOT are read, without captions. Without splits, images are split 80/10/10 into train, val
     and test by the hash of their id.
@@ -85,6 +90,7 @@ def folder(
       pipeline prepare folder --root IMAGES --captions captions.csv --out data/mine
       pipeline prepare folder --root IMAGES --out data/mine
       pipeline prepare folder --captions 'shards/{000..009}.tar' --out data/mine
+      pipeline prepare folder --captions 's3://mine/{000..009}.tar' --out data/mine
     """
     if root is None and captions is None:
         raise click.UsageError("pass --root, --captions, or both")

@@ -73,9 +73,9 @@ def count(text: str) -> int:
     return number
 
 
-def path_option(name: str, text: str, required: bool = True) -> Decorator:
+def path_option(name: str, text: str, required: bool = True, kind: click.Path = PATH) -> Decorator:
     """Return an option whose value is a path."""
-    return click.option(name, required=required, type=PATH, help=text)
+    return click.option(name, required=required, type=kind, help=text)
 
 
 def split_option(

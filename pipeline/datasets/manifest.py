@@ -21,6 +21,7 @@ from pipeline.datasets.phrases import RegionPhrase, check_box
 from pipeline.store.extras import require
 from pipeline.store.files import appearing_whole, write_json
 from pipeline.store.hashing import canonical_json, sha256_of_file
+from pipeline.store.objects.urls import url_of
 from pipeline.store.packed import TextMapping, repeated_texts
 from pipeline.store.schema import Natural, Sha256, decode, decode_lines
 
@@ -49,7 +50,7 @@ class Description:
     """Contents of `dataset.json`; fields as in `Manifest`, if not documented here."""
 
     name: str
-    image_root: str  # relative to the folder
+    image_root: str  # relative to the folder, or a URL
     counts: dict[str, Natural]  # entries by split
     images: Natural = 0
     clips: Natural = 0
@@ -77,7 +78,7 @@ class Manifest:
     Attributes
     ----------
     name : str. The dataset's name.
-    image_root : Path. Folder to which every entry's `file` is relative.
+    image_root : Path. Folder or URL to which every entry's `file` is relative.
     entries : sequence of `pipeline.datasets.entries.ImageEntry`. The images, in the row order of
         every feature set of this dataset. Any sequence is accepted and stored column-wise.
     licence, source : str. Licence and origin of the images and captions.
@@ -259,13 +260,15 @@ class Manifest:
             described["metadata_sha256"] = _write_lines(folder / METADATA_FILE, lines)
         else:
             (folder / METADATA_FILE).unlink(missing_ok=True)
-        root = os.path.relpath(self.image_root.resolve(), folder.resolve())
+        if (root := url_of(self.image_root)) is None:
+            relative = os.path.relpath(self.image_root.resolve(), folder.resolve())
+            root = PurePosixPath(Path(relative)).as_posix()
         # Last, with the SHA-256 of the other files: after a kill they do not match it.
         write_json(
             folder / DATASET_FILE,
             {
                 "name": self.name,
-                "image_root": PurePosixPath(Path(root)).as_posix(),
+                "image_root": root,
                 "counts": self.counts,
                 self.media: len(self.entries),
                 "captions": int(self.packed.num_captions.sum()),
@@ -313,13 +316,20 @@ def read_manifest(folder: str | Path) -> Manifest:
         raise DatasetError(f"{manifest}: {error}; prepare the dataset again") from error
     return Manifest(
         metadata.name,
-        Path(os.path.normpath(Path(folder).resolve() / metadata.image_root)),
+        _root(folder, metadata.image_root),
         entries,
         metadata.licence,
         metadata.source,
         metadata.notes,
         media=metadata.media,
     )
+
+
+def _root(folder: str | Path, stated: str) -> Path:
+    """Return the image root that a description states."""
+    if url_of(stated) is not None:
+        return Path(stated)
+    return Path(os.path.normpath(Path(folder).resolve() / stated))
 
 
 def read_description(folder: str | Path) -> Description:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.checks import DatasetError
+from pipeline.store.inner_files import open_file
 
 Box = tuple[float, float, float, float]
 """x0 y0 x1 y1 in original pixels, 0-based, right and bottom exclusive."""
@@ -68,7 +69,7 @@ def photo_size(path: Path) -> tuple[int, int]:
     from PIL import ExifTags, Image
 
     try:
-        with Image.open(path) as image:
+        with open_file(path) as stream, Image.open(stream) as image:
             turned = image.getexif().get(ExifTags.Base.Orientation) in _SIDEWAYS
             return (image.height, image.width) if turned else image.size
     except (OSError, ValueError, SyntaxError) as error:

@@ -1,4 +1,4 @@
-"""Plain image files, folders and tar files as a dataset without captions."""
+"""Plain image files, folders and tar files, here or behind URLs, as a dataset without captions."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -6,19 +6,19 @@ from pathlib import Path
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, Manifest, read_manifest
-from pipeline.datasets.readers.image_files import image_files
+from pipeline.datasets.readers.image_files import image_files, is_folder
 from pipeline.datasets.readers.join_rows import Description, manifest_of_files
-from pipeline.datasets.readers.tables.stored_images import ImagesInPlace
 from pipeline.datasets.readers.tables.table import RejectedRows
 from pipeline.datasets.readers.tables.tar_shards import SUFFIX, expand_braces, image_paths
 from pipeline.datasets.source import read_lines
+from pipeline.store.objects.urls import common_folder, shown, url_of
 from pipeline.store.wording import counted
 
 SPLIT = "all"
 """Split of images without a split."""
 
 Images = str | Path | Sequence[str | Path]
-"""A folder of images, an image, or a list of images and folders, or of tar files."""
+"""A folder of images, an image, or a list of images and folders, or of tar files; or their URLs."""
 
 
 def images_of(source: Images | Manifest, log: Callable[[str], object]) -> Manifest:
@@ -30,6 +30,8 @@ def images_of(source: Images | Manifest, log: Callable[[str], object]) -> Manife
     path = Path(source)
     if (tars := expand_braces(path)) != [path]:
         return plain_images(tars, log)
+    if url_of(path) is not None:
+        return plain_images([path], log)
     prepared = any((path / name).exists() for name in (DATASET_FILE, MANIFEST_FILE))
     return read_manifest(path) if prepared or not path.exists() else plain_images([path], log)
 
@@ -39,21 +41,22 @@ def plain_images(paths: Iterable[str | Path], log: Callable[[str], object]) -> M
 
     For a single folder, ids are the paths relative to it, sorted. For several files (any suffix)
     and folders, they are relative to the deepest common folder, in the given order; a missing file
-    keeps its row, with a status. For tar files, ids are the names of all images in them.
+    keeps its row, with a status. For tar files, ids are those of folders of their names with the
+    images in them. A URL is a folder unless it ends like an image.
     """
     given = [Path(path) for path in paths]
     if any(path.suffix == SUFFIX for path in given):
         return _in_tars(given, log)
-    if len(given) == 1 and given[0].is_dir():
-        root = given[0].resolve()
+    if len(given) == 1 and is_folder(given[0]):
+        root = given[0] if url_of(given[0]) else given[0].resolve()
         names = list(_listed(given[0], log))
     else:
         files = [file for path in given for file in _absolute(path, log)]
         if not files:
             raise DatasetError("no image is named; pass a folder of images, or image files")
-        root = Path(os.path.commonpath({file.rpartition("/")[0] or "/" for file in files}))
+        root = common_folder(map(Path, files))
         names = list(dict.fromkeys(file[len(str(root)) :].lstrip("/") for file in files))
-        log(f"{len(names)} images; ids are paths relative to {root}")
+        log(f"{len(names)} images; ids are paths relative to {shown(root)}")
         if repeated := len(files) - len(names):
             log(f"{repeated} of the files were listed before and count once")
     return manifest_of_files(
@@ -71,13 +74,13 @@ def _in_tars(tars: list[Path], log: Callable[[str], object]) -> Manifest:
         raise DatasetError(
             f"{tars[0]} and {others[0]} are named together; name tar files alone, or none"
         )
-    images = ImagesInPlace(tars)
-    files = dict.fromkeys(image_paths(tars, images))
+    folder = common_folder(tars)
+    files = dict.fromkeys(image_paths(tars, folder))
     log(f"{len(files)} images in {counted(len(tars), 'tar file')}")
     if not files:
-        raise DatasetError(f"{tars[0]} has no image; pass tar files with images")
+        raise DatasetError(f"{shown(tars[0])} has no image; pass tar files with images")
     return manifest_of_files(
-        images.folder, files, Description(images.folder.name or "images", "tar files"),
+        folder, files, Description(folder.name or "images", "tar files"),
         lambda path: SPLIT, RejectedRows(remedy="rename such members, or leave them out"),
     )  # fmt: skip
 
@@ -90,8 +93,8 @@ def read_list(file: Path) -> list[Path]:
 def _absolute(path: Path, log: Callable[[str], object]) -> list[str]:
     """Return the absolute path of a file, or of each image file below a folder."""
     # Not resolved: a link is listed where it is named.
-    absolute = os.path.normpath(Path.cwd() / path)
-    if not path.is_dir():
+    absolute = os.path.normpath(path if url_of(path) else Path.cwd() / path)
+    if not is_folder(path):
         return [absolute]
     return [f"{absolute}/{name}" for name in _listed(path, log)]
 
@@ -102,5 +105,5 @@ def _listed(folder: Path, log: Callable[[str], object]) -> tuple[str, ...]:
         f"{', ' if number else '; left out: '}{count} {kind.replace('_', ' ')}"
         for number, (kind, count) in enumerate(images.left_out.items())
     )
-    log(f"{len(images.files)} images below {folder}{left_out}")
+    log(f"{len(images.files)} images below {shown(folder)}{left_out}")
     return images.files

@@ -10,7 +10,7 @@ from pipeline.datasets.readers.folder import read_folder
 from pipeline.datasets.readers.join_rows import Description, manifest_of_tables
 from pipeline.datasets.readers.tables.columns import ColumnNames
 from pipeline.datasets.readers.tables.in_memory import tables_in_memory
-from pipeline.datasets.readers.tables.open_tables import TableOptions
+from pipeline.datasets.readers.tables.open_tables import TableOptions, is_folder_of_tables
 from pipeline.datasets.readers.tables.table import RejectedRows
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 
@@ -41,7 +41,7 @@ def prepare(
 
     Parameters
     ----------
-    source : str, Path, pandas.DataFrame, datasets.Dataset, datasets.DatasetDict, iterable of
+    source : str, Path, URL, pandas.DataFrame, datasets.Dataset, datasets.DatasetDict, iterable of
         mappings, or None. A table of paths and captions; a folder with or without one; None: the
         metadata or the images of `root`.
     out : str, Path or None. Folder of the dataset; None: do not write.
@@ -89,7 +89,7 @@ def prepare(
     rejected = RejectedRows(skip_bad)
     images_folder = folder / IMAGES_FOLDER if folder else None
     if source is None or isinstance(source, str | PathLike):
-        if source is not None and root is None and Path(source).is_dir():
+        if source is not None and root is None and is_folder_of_tables(Path(source)):
             source, root = None, source
         manifest = read_folder(
             root, source, name=name, expect=expect, media=media, options=options,

@@ -21,6 +21,7 @@ from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.options import Compute
 from pipeline.store.jobs.origins import Files
 from pipeline.store.jobs.sink import Sink
+from pipeline.store.objects.urls import absolute
 from pipeline.store.progress import Monitor, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
@@ -202,8 +203,8 @@ def _with_region(header: FeatureHeader, region: dict[str, Any] | None) -> Featur
 
 def _absolute(picture: Source) -> Source:
     if isinstance(picture, Region):
-        return replace(picture, photo=picture.photo.absolute())
-    return picture.absolute()
+        return replace(picture, photo=absolute(picture.photo))
+    return absolute(picture)
 
 
 def _log_memory(network: RecipeNetwork, parallelism: Parallelism, monitor: Monitor) -> None:

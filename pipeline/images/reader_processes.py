@@ -2,8 +2,9 @@
 
 Threads share one interpreter lock, and reading stops scaling at about eight of them. Here each
 thread that reads has a child process do it. Paths go to the child's stdin, a JSON line for several;
-a JSON line on all of them and the pixels of their windows come back. A child ends with its stdin,
-and so with its parent, however that ends.
+a JSON line on all of them and the pixels of their windows come back. What is behind a URL is read
+here, since neighbours share its blocks: in place of a path, the line has the number of bytes that
+follow it. A child ends with its stdin, and so with its parent, however that ends.
 """
 
 import fcntl
@@ -23,11 +24,13 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.images.decoding.decode import UnusableImage, fault_of_the_system, read_bytes
 from pipeline.images.recipes import Crop, Recipe, Resize
 from pipeline.images.region import Picture
 from pipeline.images.transforms import Sample, read_windows
 from pipeline.store.errors import FileReadError, PipelineError
-from pipeline.store.progress import Stopwatch
+from pipeline.store.objects.urls import url_of
+from pipeline.store.progress import READ, Stopwatch
 
 # Room for the windows of most recipes, so that a child need not wait for its parent to read them.
 _PIPE_BYTES = 1 << 20
@@ -55,15 +58,19 @@ class ReaderProcesses:
             child = self._idle.pop()
         except IndexError:
             child = self._started()
-        reply, windows = _ask(child, paths)
+        with watch.timing(READ):
+            given = [path if url_of(path) is None else _fetched(path) for path in paths]
+        asked = [each for each in given if not isinstance(each, Sample)]
+        reply, windows = _ask(child, asked, paths)
         self._idle.append(child)
         if reply["failed"]:
             raise FileReadError(reply["failed"])
         watch.add_all(reply["seconds"])
-        return [
+        read = (
             Sample(None if index is None else windows[index], *rest)
             for index, *rest in reply["samples"]
-        ]
+        )
+        return [each if isinstance(each, Sample) else next(read) for each in given]
 
     def _started(self) -> _Child:
         decode, resize, window = self._rules
@@ -83,12 +90,25 @@ class ReaderProcesses:
         return child
 
 
-def _ask(child: _Child, paths: Sequence[Path]) -> tuple[dict[str, Any], np.ndarray]:
+def _fetched(path: Path) -> bytes | Sample:
+    """Return the bytes of an image, or why there are none."""
+    try:
+        return read_bytes(path)
+    except UnusableImage as error:
+        return Sample(None, 0, error.status, str(error))
+    except (OSError, MemoryError) as error:
+        raise fault_of_the_system(path, error) from error
+
+
+def _ask(
+    child: _Child, asked: Sequence[Path | bytes], paths: Sequence[Path]
+) -> tuple[dict[str, Any], np.ndarray]:
     """Return the answer of a child on some files, and the windows of those that have any."""
     assert isinstance(child.stdout, io.BufferedReader)
     # A child that has died is reported below, with its exit status, not as a broken pipe.
     with suppress(BrokenPipeError):
-        _send(child, list(map(str, paths)))
+        data = [each for each in asked if isinstance(each, bytes)]
+        _send(child, [len(e) if isinstance(e, bytes) else str(e) for e in asked], data)
     if line := child.stdout.readline():
         reply = json.loads(line)
         windows = np.empty(reply["shape"], np.uint8)
@@ -102,9 +122,10 @@ def _ask(child: _Child, paths: Sequence[Path]) -> tuple[dict[str, Any], np.ndarr
     )
 
 
-def _send(child: _Child, value: Any) -> None:
+def _send(child: _Child, value: Any, data: Sequence[bytes] = ()) -> None:
     assert child.stdin is not None
     child.stdin.write(json.dumps(value).encode() + b"\n")
+    child.stdin.writelines(data)
     child.stdin.flush()
 
 
@@ -124,13 +145,18 @@ def answer() -> None:
     # Libraries may print to stdout too.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    for line in sys.stdin.buffer:
+    while line := sys.stdin.buffer.readline():
         watch, failed = Stopwatch(), ""
         samples: list[tuple[int | None, int, int, str]] = []
         windows: list[np.ndarray] = []
+        # All of them first: the bytes that are left would be the next line.
+        pictures = [
+            Path(each) if isinstance(each, str) else sys.stdin.buffer.read(each)
+            for each in json.loads(line)
+        ]
         try:
-            for path in json.loads(line):
-                sample = read_windows(Path(path), *rules, watch)
+            for picture in pictures:
+                sample = read_windows(picture, *rules, watch)
                 index = None if sample.windows is None else len(windows)
                 samples.append((index, sample.source_crc32, sample.status, sample.error))
                 windows += [] if sample.windows is None else [sample.windows]

@@ -139,11 +139,11 @@ def read_sample(
 
 
 def read_windows(
-    picture: Picture, decode: str, resize: Resize, window: Crop, watch: Stopwatch
+    picture: Picture | bytes, decode: str, resize: Resize, window: Crop, watch: Stopwatch
 ) -> Sample:
-    """As `read_sample`, with the rules of the recipe in place of the recipe."""
+    """As `read_sample`, with rules in place of the recipe, also of the bytes of a file."""
     rule = decoding_rule(decode)
-    if isinstance(picture, Path):
+    if isinstance(picture, Path | bytes):
         decoded = read_image(picture, rule, watch)
     elif isinstance(picture, Region):
         decoded = picture.read(rule, watch)

@@ -19,6 +19,7 @@ from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.options import Compute
 from pipeline.store.jobs.ordered import ending_at_once, in_order
 from pipeline.store.jobs.origins import Files
+from pipeline.store.objects.urls import absolute
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.format import REFUSED, FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
@@ -93,7 +94,7 @@ class PhotoSource:
         how = replace(how, threads=how.threads or (None if how.gpu else threads))
         ids = [self.ids[row] for row in rows.tolist()]
         regions = [self.regions[row] for row in rows.tolist()]
-        regions = [replace(region, photo=region.photo.absolute()) for region in regions]
+        regions = [replace(region, photo=absolute(region.photo)) for region in regions]
         header = self.header
         return partial(_part, self.recipe, header.dataset, header.dtype, how, ids, regions)
 

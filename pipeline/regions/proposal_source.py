@@ -21,6 +21,7 @@ from pipeline.store.hashing import sha256_of_file
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.ordered import ending_at_once, in_order
 from pipeline.store.jobs.origins import Files
+from pipeline.store.objects.urls import absolute
 from pipeline.store.progress import FORWARD, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
@@ -115,7 +116,7 @@ class ProposalSource:
             self.threads or threads,
             self.header.dataset,
             [self.ids[row] for row in rows.tolist()],
-            [self.images[row].absolute() for row in rows.tolist()],
+            [absolute(self.images[row]) for row in rows.tolist()],
         )
 
     def _row(self, row: int, watch: Stopwatch) -> RowBlock:

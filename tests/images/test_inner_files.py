@@ -116,14 +116,15 @@ def test_tar_files_without_captions_are_images(
     assert status_of("extract", "--images", "s-{0..1}.tar", *how, "one") == 3
     assert status_of("extract", "--images", "s-0.tar", "s-1.tar", *how, "two") == 3
     features = pipeline.read_features("one")
-    assert {*features.ids} == {*photos}
     assert (features.read(allow_failed=True) == pipeline.read_features("two")[:])[features.ok].all()
-    (tmp_path / "photos/1").mkdir(parents=True)
-    (tmp_path / "photos/1/1.png").write_bytes(photos["1/1.png"])
-    pipeline.extract("photos", "file", recipe=RECIPE, compute=pipeline.Compute("random:0"))
-    np.testing.assert_allclose(
-        pipeline.read_features("file")["1/1.png"], features["1/1.png"], rtol=1e-5, atol=1e-5
-    )
+    for number in range(2):
+        with tarfile.open(f"s-{number}.tar") as tar:
+            tar.extractall(f"photos/s-{number}", filter="data")
+    pipeline.extract("photos", "files", recipe=RECIPE, compute=pipeline.Compute("random:0"))
+    of_files = pipeline.read_features("files")
+    assert {*features.ids} == {*of_files.ids} == {f"s-{name[0]}/{name}" for name in photos}
+    of_files = of_files.read(features.ids, allow_failed=True)
+    np.testing.assert_allclose(of_files, features[:], rtol=1e-5, atol=1e-5)
     with pytest.raises(DatasetError, match="name tar files alone, or none"):
         plain_images(["s-0.tar", "photos"], print)
     with tarfile.open("none.tar", "w"):
@@ -136,6 +137,21 @@ def test_tar_files_without_captions_are_images(
         tar.addfile(link)
     with pytest.raises(DatasetError, match=r"'a.png' is a link"):
         plain_images(["link.tar"], print)
+
+
+def test_names_in_a_tar_file_are_unique_and_in_several_not(tmp_path: Path) -> None:
+    for number, names in enumerate((["a.png", "a.png"], ["a.png"])):
+        with tarfile.open(tmp_path / f"{number}.tar", "w") as tar:
+            for data, name in enumerate(names):
+                member = tarfile.TarInfo(name)
+                member.size = 1
+                tar.addfile(member, io.BytesIO(bytes([data])))
+    (tmp_path / "b").mkdir()
+    shutil.copy(tmp_path / "1.tar", tmp_path / "b/1.tar")
+    with pytest.raises(DatasetError, match=r"0.tar: 'a.png' is the name of another image before"):
+        plain_images([tmp_path / "0.tar"], print)
+    both = plain_images([tmp_path / "b/1.tar", tmp_path / "1.tar"], print)
+    assert both.ids[:] == ["b/1/a.png", "1/a.png"]
 
 
 def test_reasons(tmp_path: Path, photos: dict[str, bytes]) -> None:

@@ -11,6 +11,7 @@ from pipeline.datasets.readers.joined_images import first_folder
 from pipeline.datasets.readers.tables.open_tables import (
     SPLIT_FOLDERS,
     TableOptions,
+    is_folder_of_tables,
     open_table,
     source_files,
 )
@@ -18,6 +19,7 @@ from pipeline.datasets.readers.tables.stored_images import ImagesInPlace, Stored
 from pipeline.datasets.readers.tables.table import RejectedRows, Table
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 from pipeline.datasets.source import source_notes
+from pipeline.store.objects.urls import absolute, common_folder
 
 
 def read_folder(
@@ -40,8 +42,8 @@ def read_folder(
 
     Parameters
     ----------
-    root : str, Path or None. The image root, to which the paths are relative; None: the folder of
-        the captions.
+    root : str, Path or None. The image root or its URL, to which the paths are relative; None: the
+        folder of the captions.
     captions : str, Path or None. A table (`tables.open_tables`), a WebDataset tar file, a name with
         braces for several files, or a folder with metadata or tar files; None: the metadata of the
         root, or else all image files below it, without captions.
@@ -78,7 +80,8 @@ def read_folder(
         raise DatasetError("neither a folder of images nor a file of captions was specified")
     source = Path(where)
     files = source_files(source)
-    folder = Path(root) if root is not None else source if source.is_dir() else source.parent
+    is_folder = is_folder_of_tables(source)
+    folder = Path(root) if root is not None else source if is_folder else source.parent
     unit = media.removesuffix("s")
     expect = expect or {}
     if not files and captions is None and media == "images":
@@ -94,14 +97,14 @@ def read_folder(
         )
     images: StoredImages | None = None
     if media == "images":
-        images = UnpackedImages(unpack_to) if unpack_to else ImagesInPlace(files)
+        images = UnpackedImages(unpack_to) if unpack_to else ImagesInPlace(common_folder(files))
     tables = [open_table(file, options, images) for file in files]
     inside = any(table.images_inside for table in tables)
     if inside and captions is not None and root is not None:
         raise DatasetError(
             f"the images of {source} are stored in it, not below {folder}; omit root"
         )
-    if source.is_dir():
+    if is_folder:
         for file, table in zip(files, tables, strict=True):
             _place_in_folder(table, file, source, folder)
     described = Description(
@@ -120,8 +123,8 @@ def _by_hash(path: str) -> None:
 
 def _place_in_folder(table: Table, file: Path, source: Path, root: Path) -> None:
     """Make the paths of a table relative to its folder, which may be a split."""
-    below, absolute = file.parent.absolute(), root.absolute()
-    if not table.images_inside and below != absolute and below.is_relative_to(absolute):
-        table.folder = below.relative_to(absolute).as_posix()
+    below, whole = absolute(file.parent), absolute(root)
+    if not table.images_inside and below != whole and below.is_relative_to(whole):
+        table.folder = below.relative_to(whole).as_posix()
     if file.parent != source and file.parent.name in SPLIT_FOLDERS:
         table.split = file.parent.name

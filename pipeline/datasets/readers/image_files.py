@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from pipeline.datasets.checks import DatasetError
+from pipeline.store.objects.urls import shown, url_of
+from pipeline.store.wording import without_secrets
 
 SUFFIXES = frozenset(
     f".{suffix}"
@@ -40,12 +42,21 @@ class ImageFiles:
         return {kind: count for kind, count in counts.items() if count}
 
 
+def is_folder(path: Path) -> bool:
+    """Return whether a path is a folder; a URL is one unless it ends like an image."""
+    if url_of(path) is None:
+        return path.is_dir()
+    return path.suffix.lower() not in SUFFIXES
+
+
 def image_files(root: str | Path) -> ImageFiles:
-    """List the image files below a folder and its subfolders. No file is opened.
+    """List the image files below a folder and its subfolders, or a URL. No file is opened.
 
     Links to folders inside are not followed; a link that leads outside is an error.
     """
     root = Path(root)
+    if (url := url_of(root)) is not None:
+        return _behind(url)
     below = root.resolve()
     files: list[str] = []
     leaving: list[str] = []
@@ -86,9 +97,29 @@ def image_files(root: str | Path) -> ImageFiles:
             "that "
             "contains both"
         )
+    return _listed(root, files, hidden, others, linked_folders)
+
+
+def _behind(url: str) -> ImageFiles:
+    """List the images among the objects below a URL."""
+    # Imported for URLs alone: it takes 0.05 s.
+    from pipeline.store.objects.sources import listing
+
+    names = listing(url)
+    plain = [name for name in names if not any(p.startswith(".") for p in name.split("/"))]
+    files = [name for name in plain if PurePath(name).suffix.lower() in SUFFIXES]
+    if twisted := [name for name in files if PurePath(name).as_posix() != name]:
+        raise DatasetError(
+            f"{without_secrets(url)} has {len(twisted)} names that are not like paths, "
+            f"first {sorted(twisted)[:_NAMES_SHOWN]}; rename them, without // or /./"
+        )
+    return _listed(Path(url), files, len(names) - len(plain), len(plain) - len(files), 0)
+
+
+def _listed(root: Path, files: list[str], hidden: int, others: int, links: int) -> ImageFiles:
     if not files:
         raise DatasetError(
-            f"{root} has no image file ({others} files of other kinds, {hidden} hidden); expected "
-            f"files ending in {', '.join(sorted(SUFFIXES))}"
+            f"{shown(root)} has no image file ({others} files of other kinds, {hidden} hidden); "
+            f"expected files ending in {', '.join(sorted(SUFFIXES))}"
         )
-    return ImageFiles(tuple(sorted(files)), hidden, others, linked_folders)
+    return ImageFiles(tuple(sorted(files)), hidden, others, links)

@@ -1,6 +1,5 @@
 """Conversion of tables or file names to a manifest."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,8 @@ from pipeline.datasets.readers.tables.rows import Row, RowReader
 from pipeline.datasets.readers.tables.stored_images import StoredImages
 from pipeline.datasets.readers.tables.table import RejectedRows, RowFault, Table
 from pipeline.datasets.splits import SHARES, split_by_hash
-from pipeline.store.inner_files import name_of
+from pipeline.store.inner_files import unpacked_path
+from pipeline.store.objects.urls import common_folder, url_of
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,9 @@ def manifest_of_files(
     split_of: Callable[[str], str | None],
     rejected: RejectedRows,
 ) -> Manifest:
-    """Return a manifest of images without captions, with paths as ids; inside of a tar file, names.
+    """Return a manifest of images without captions, with paths as ids.
 
+    Each tar file counts as a folder of its name, in ids.
     `split_of` returns the split of a path, or None to use the path's hash, or raises `RowFault`.
     """
     table = Table(str(root), "file", iter(()))
@@ -101,7 +102,7 @@ def manifest_of_files(
         try:
             if reason := check_relative(file):
                 raise RowFault("unusable path", f"the name {file!r} {reason}; rename the file")
-            images[file] = JoinedImage(name_of(file), split_of(file), table.place(number))
+            images[file] = JoinedImage(unpacked_path(file), split_of(file), table.place(number))
         except RowFault as error:
             rejected.add(table, number, error, file)
     rejected.check(len(images))
@@ -109,11 +110,9 @@ def manifest_of_files(
 
 
 def _common_folder(paths: list[str]) -> Path:
-    if not paths or not all(path.startswith("/") for path in paths):
+    if not paths or not all(path.startswith("/") or url_of(path) for path in paths):
         return Path()
-    # With trailing components, so that a single image yields its folder, not itself.
-    folders = {path.rpartition("/")[0] for path in paths}
-    return Path(os.path.commonpath([folder or "/" for folder in folders]))
+    return common_folder(map(Path, paths))
 
 
 def _notes_of(tables: Iterable[Table], reader: RowReader) -> dict[str, Any]:

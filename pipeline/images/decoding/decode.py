@@ -32,6 +32,7 @@ from pipeline.images.recipes import PILLOW_RGB, RecipeError
 from pipeline.store.errors import FileReadError
 from pipeline.store.extras import install_command
 from pipeline.store.inner_files import UnusablePart, bytes_of, outer_file, stated_size
+from pipeline.store.objects.urls import shown, url_of
 from pipeline.store.progress import DECODE, READ, Stopwatch
 from pipeline.store.shards.format import MISSING, OK, REFUSED, UNREADABLE
 
@@ -148,13 +149,16 @@ def decoding_rule(recipe_decode: str) -> Rule:
     return RULES[recipe_decode]
 
 
-def read_image(path: Path, rule: Rule = to_rgb, watch: Stopwatch | None = None) -> Decoded:
-    """Read an image file once and decode it; a system error ends the run, as `FileReadError`."""
+def read_image(path: Path | bytes, rule: Rule = to_rgb, watch: Stopwatch | None = None) -> Decoded:
+    """Read an image file once, unless its bytes are given, and decode it.
+
+    A system error ends the run, as `FileReadError`.
+    """
     watch = watch or Stopwatch()
     crc32 = 0
     try:
         with watch.timing(READ):
-            data = read_bytes(path)
+            data = path if isinstance(path, bytes) else read_bytes(path)
         with watch.timing(DECODE):
             crc32 = zlib.crc32(data)
             return Decoded(decode(data, rule=rule), crc32)
@@ -189,17 +193,22 @@ def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file of at most `MAX_BYTES`, or raise an `UnusableImage`."""
     try:
         outer = outer_file(path)
-        inside = outer != os.fspath(path)
-        info = Path(outer).stat() if inside else path.stat()
-        if stat.S_ISDIR(info.st_mode):
-            raise UnusableImage("a folder, not a file")
-        # Reading a pipe would block, a device might never end.
-        if not stat.S_ISREG(info.st_mode):
-            raise UnusableImage("not an ordinary file")
-        size = stated_size(path) if inside else info.st_size
+        size = stated_size(path)
+        if url_of(outer) is None:
+            inside = outer != os.fspath(path)
+            info = Path(outer).stat() if inside else path.stat()
+            if stat.S_ISDIR(info.st_mode):
+                raise UnusableImage("a folder, not a file")
+            # Reading a pipe would block, a device might never end.
+            if not stat.S_ISREG(info.st_mode):
+                raise UnusableImage("not an ordinary file")
+            size = size if inside else info.st_size
         if size > MAX_BYTES:
             raise UnusableImage(f"{size} bytes are more than the limit of {MAX_BYTES}", REFUSED)
-        return bytes_of(path)
+        data = bytes_of(path, MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise UnusableImage(f"more bytes than the limit of {MAX_BYTES}", REFUSED)
+        return data
     except UnusablePart as error:
         raise UnusableImage(str(error)) from error
     except OSError as error:
@@ -289,12 +298,13 @@ def _reasons(max_pixels: int, data: bytes = b"") -> Iterator[None]:
 
 
 def fault_of_the_system(
-    path: Path, error: OSError | MemoryError, what: str = "image"
+    path: Path | bytes, error: OSError | MemoryError, what: str = "image"
 ) -> FileReadError:
     """Return the error for a file (an image or a clip) that the system fails to read."""
     reason = (isinstance(error, OSError) and error.strerror) or "out of memory"
+    where = "an image" if isinstance(path, bytes) else shown(path)
     return FileReadError(
-        f"{path} could not be read ({reason}), a system error, not one of the {what}, so its row "
+        f"{where} could not be read ({reason}), a system error, not one of the {what}, so its row "
         "was not written; fix that, or delete the file to have its row marked as missing, and run "
         "the same command again: it resumes where it stopped"
     )

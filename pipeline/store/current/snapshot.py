@@ -27,6 +27,7 @@ from pipeline.store.current.record import Record
 from pipeline.store.files import write_json
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.inner_files import outer_file
+from pipeline.store.objects.urls import url_of
 from pipeline.store.schema import decode
 from pipeline.store.shards.index import INDEX_FILE, read_index
 
@@ -37,6 +38,8 @@ _SETTLED_NS = 2_000_000_000
 # File systems with change times and inodes from the local kernel, which users cannot set, unlike
 # modification times, and which no network cache delays.
 _KERNEL_TIMES = {"bcachefs", "btrfs", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
+# In place of the device, of objects whose version follows from their bytes.
+_BY_BYTES = -2
 _OF_UNFINISHED = (".old", ".superseded", ".writer")
 
 
@@ -102,13 +105,17 @@ def snapshot_file(out: Path) -> Path:
 def file_identities(paths: Iterable[str | Path]) -> Identities:
     """Return size, times (ns), inode and device of each file, (paths, 5); -1 if missing.
 
-    An image inside of another file has those of the outer file.
+    An image inside of another file has those of the outer file. What is behind a URL has its size,
+    its version in place of the modification time, and no other time; its device is `_BY_BYTES` if
+    other bytes have another version for certain.
     """
     rows: list[tuple[int, ...]] = []
-    last: str | None = None
+    last = url = None
+    rows_of: dict[str, list[int]] = {}  # of URLs
     for path in paths:
         # Consecutive rows may share a file, which costs one stat.
         if (file := outer_file(path)) != last:
+            url = url_of(file)
             try:
                 status = os.stat(file)  # noqa: PTH116 - a million of them
             except (OSError, ValueError):
@@ -117,8 +124,20 @@ def file_identities(paths: Iterable[str | Path]) -> Identities:
                 times = status.st_mtime_ns, status.st_ctime_ns
                 row = status.st_size, *times, status.st_ino, status.st_dev
             last = file
+        if url is not None:
+            rows_of.setdefault(url, []).append(len(rows))
         rows.append(row)
-    return np.array(rows, np.int64).reshape(-1, 5)
+    identities = np.array(rows, np.int64).reshape(-1, 5)
+    if rows_of:
+        # Imported for URLs alone, as in `inner_files`.
+        from pipeline.store.objects.sources import facts_of
+
+        for url, known in facts_of(rows_of).items():
+            # Without a version, as of a missing file: nothing shows that it is unchanged.
+            if known.version:
+                device = _BY_BYTES if known.by_bytes else 0
+                identities[rows_of[url]] = known.size, known.stamp, 0, 0, device
+    return identities
 
 
 def _state_of_inputs(record: Record, dataset: Path, files: Iterable[str | Path]) -> Any:
@@ -185,7 +204,7 @@ def _devices_with_times() -> frozenset[int]:
         if system.split()[0] in _KERNEL_TIMES:
             major, _, minor = mount.split()[2].partition(":")
             devices.add(os.makedev(int(major), int(minor)))
-    return frozenset(devices)
+    return frozenset(devices | {_BY_BYTES})
 
 
 @cache

@@ -18,6 +18,7 @@ from pipeline.store.current.row_stamps import Stamps
 from pipeline.store.current.snapshot import file_identities
 from pipeline.store.errors import FileReadError
 from pipeline.store.hashing import sha256_of_texts
+from pipeline.store.objects.urls import shown, url_of
 from pipeline.store.shards.row_keys import RowNumbers
 
 Crc32 = npt.NDArray[np.uint32]
@@ -117,23 +118,30 @@ def common_folder(files: Iterable[Path]) -> Path:
 
 def require_folder(folder: Path) -> None:
     """Raise if the whole folder of the files is missing, for example unmounted."""
-    if not folder.exists():
+    if (url := url_of(folder)) is not None:
+        # Imported for URLs alone, as in `inner_files`.
+        from pipeline.store.objects.sources import exists
+
+        there = exists(url)
+    else:
+        there = folder.exists()
+    if not there:
         raise FileReadError(
-            f"{folder}, the folder of the files, does not exist; mount it, or prepare the dataset "
-            "with another one, then rerun the command to resume"
+            f"{shown(folder)}, the folder of the files, does not exist; mount it, or prepare the "
+            "dataset with another one, then rerun the command to resume"
         )
 
 
 def missing_files(files: Sequence[Path]) -> list[bool]:
     """Return whether each file does not exist for this process."""
-    exists = {file: os.access(file, os.F_OK) for file in {*files}}
-    return [not exists[file] for file in files]
+    missing: list[bool] = (file_identities(files)[:, 0] < 0).tolist()
+    return missing
 
 
 def not_seen(file: Path, plural: str) -> FileReadError:
     """Return the error for a file that is visible to the command but not to a worker."""
     return FileReadError(
-        f"worker {socket.gethostname()} does not see {file}, which the command sees; mount the "
-        f"folder of the {plural} on all workers under the same path, then rerun the command to "
+        f"worker {socket.gethostname()} does not see {shown(file)}, which the command sees; mount "
+        f"the folder of the {plural} on all workers under the same path, then rerun the command to "
         "resume"
     )

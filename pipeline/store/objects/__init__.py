@@ -1,5 +1,5 @@
 """Files behind URLs: object stores, web servers and all else that fsspec reads.
 
 A `Remote` is a folder there (`remote`); `locate` opens one by its URL, `web` guards HTTP. `urls`
-recognises the URL in a path.
+recognises the URL in a path, and `sources` reads such a path as readers of images need it.
 """

@@ -2,13 +2,14 @@
 
 import asyncio
 import errno
+import hashlib
 import io
 import os
 from bisect import bisect
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pipeline.store.objects.retry import Backoff, RemoteError, retry
@@ -17,11 +18,9 @@ _BLOCK = 1 << 20
 _MOST_TOGETHER = 128
 _LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _REFUSED = (PermissionError, NotImplementedError, IsADirectoryError, NotADirectoryError, ValueError)
-# What identifies the bytes of a file in the listings of back ends.
-_PROOFS = (
-    "ETag", "etag", "md5Hash", "content_md5", "generation", "LastModified", "last_modified",
-    "mtime", "created",
-)  # fmt: skip
+# What identifies the bytes of a file in the back ends that have it, then what only dates them.
+_DIGESTS = ("ETag", "etag", "Content-MD5", "md5Hash", "content_md5", "generation", "blob_id")
+_DATES = ("Last-Modified", "LastModified", "last_modified", "mtime", "created")
 # Seconds for the event loop to cancel requests, and the longest wait for it.
 _CANCELLING, _SETTLED_AT_LATEST = 0.02, 1.0
 
@@ -30,6 +29,34 @@ MOST_DESCRIPTION_BYTES = 1 << 24
 
 Span = tuple[int, int]
 """Start and stop of a byte range."""
+
+
+class Facts(NamedTuple):
+    """What a store states of a file."""
+
+    size: int
+    version: str  # an ETag or digest, else a time; "" if the store has none
+    by_bytes: bool  # whether other bytes have another version for certain
+
+    @property
+    def stamp(self) -> int:
+        """63 bits of the digest of the version; -1 without one."""
+        digest = hashlib.sha256(self.version.encode()).digest()
+        return int.from_bytes(digest[:8]) >> 1 if self.version else -1
+
+    @classmethod
+    def of(cls, info: dict[str, Any]) -> "Facts":
+        """Return the facts in what fsspec calls the info of a file."""
+        if info["type"] == "directory":
+            raise FileNotFoundError(errno.ENOENT, "a folder, not a file")
+        if info["size"] is None:
+            raise RemoteError("the server does not state the size of the file", "no ranges")
+        name = next((name for name in (*_DIGESTS, *_DATES) if info.get(name)), "")
+        value = info.get(name, "")
+        # A time may be an object in one answer of a back end and a number in another.
+        version = str(value.timestamp() if hasattr(value, "timestamp") else value)
+        weak = version.startswith("W/") or name in ("", *_DATES)
+        return cls(int(info["size"]), version, not weak)
 
 
 class Remote:
@@ -85,6 +112,69 @@ class Remote:
                 raise
             return error
 
+    def beginning(self, name: str, most: int) -> bytes:
+        """Return the first `most` bytes of a file, or all of a shorter one, in one request."""
+        if self.is_web:
+            data = bytearray()
+
+            def add(block: bytes) -> bool:
+                data.extend(block)
+                return len(data) < most
+
+            self.read(name, add)
+            return bytes(data[:most])
+        path = self._path(name)
+        with self._explained(name):
+            try:
+                return bytes(self._files.cat_file(path, start=0, end=most))
+            except FileNotFoundError:
+                raise
+            except Exception:
+                # Stores refuse every range of an empty file.
+                if self._files.size(path) == 0:
+                    return b""
+                raise
+
+    def facts(self, name: str) -> Facts:
+        """Return what the store states of a file now."""
+        with self._explained(name):
+            self._files.invalidate_cache()  # of listings, which may be older than the file
+            try:
+                return Facts.of(self._files.info(self._path(name)))
+            except FileNotFoundError as error:
+                # fsspec reports any failure of a web server as a missing file.
+                if self.is_web and error.__cause__ is not None:
+                    raise error.__cause__ from None
+                raise
+
+    def listing(self, deep: bool) -> dict[str, Facts]:
+        """Return the files in this folder, and if `deep` in all below, by their relative names."""
+        if self.is_web:
+            raise RemoteError(f"{self.shown}: a web server does not list its files; name them")
+        files: dict[str, Facts] = {}
+        with self._explained(""):
+            self._files.invalidate_cache()
+            # Not `find`, which leaves out folders that it cannot read.
+            waiting = [self._root]
+            while waiting:
+                folder = waiting.pop()
+                for info in self._files.ls(folder, detail=True):
+                    name, is_folder = str(info["name"]), info["type"] == "directory"
+                    # Some stores have an empty object for a folder.
+                    if name.rstrip("/") == folder or (name.endswith("/") and not is_folder):
+                        continue
+                    if not is_folder:
+                        files[name.removeprefix(self._root).lstrip("/")] = Facts.of(info)
+                    elif deep:
+                        waiting.append(name.rstrip("/"))
+        return files
+
+    def exists(self) -> bool:
+        """Return whether there is a file or a folder here; of a web server it is assumed."""
+        with self._explained(""):
+            self._files.invalidate_cache()
+            return self.is_web or bool(self._files.info(self._root))
+
     def size(self, name: str) -> int | None:
         """Return the size of a file in bytes; None if it does not exist."""
         try:
@@ -98,12 +188,11 @@ class Remote:
 
     def state(self, name: str) -> tuple[int, str]:
         """Return the size of a file, and its ETag or time of change; "" if neither is known."""
+        if not self.is_web:
+            return self.facts(name)[:2]
         with self._explained(name):
-            if self.is_web:
-                return _result(self._files, _web_state(self._files, self._path(name)))
-            self._files.invalidate_cache()
-            about = self._files.info(self._path(name))
-            return int(about["size"]), next((str(about[k]) for k in _PROOFS if about.get(k)), "")
+            state: tuple[int, str] = _result(self._files, _web_state(self._files, self._path(name)))
+            return state
 
     def send(self, name: str, blocks: Iterable[bytes]) -> None:
         """Write a file atomically: as `NAME.part`, whose size is checked, then renamed."""

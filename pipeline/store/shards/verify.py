@@ -273,8 +273,9 @@ def _source_crc_of(dataset: Manifest) -> SourceCrc:
     def crc(row_id: str) -> int | None:
         if (image := int(image_of.rows_of([row_id], 1)[0])) >= 0:
             path = dataset.image_root / files[image]
-            with suppress(UnusablePart):
-                return zlib.crc32(bytes_of(path)) if Path(outer_file(path)).is_file() else None
+            with suppress(UnusablePart, FileNotFoundError):
+                there = url_of(path) or Path(outer_file(path)).is_file()
+                return zlib.crc32(bytes_of(path)) if there else None
             return None
         caption = int(caption_of.rows_of([row_id], 1)[0])
         return zlib.crc32(captions.texts[caption].encode()) if caption >= 0 else None

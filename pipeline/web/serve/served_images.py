@@ -12,6 +12,7 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.images.decoding.decode import UnusableImage, decode, read_bytes
 from pipeline.images.shown_image import shown_image
 from pipeline.store.inner_files import outer_file
+from pipeline.store.objects.urls import url_of
 from pipeline.store.packed import TextIndex
 from pipeline.store.shards.format import MISSING
 from pipeline.web.pages.rendering import jpeg_of
@@ -57,6 +58,8 @@ class Pictures:
 def below(root: Path, file: Path) -> Path:
     """Return the path of a file, links resolved; raise unless it is below the resolved root."""
     outer = outer_file(file)
+    if url_of(root) is not None:
+        return file
     try:
         path = os.path.realpath(outer, strict=True)
     except OSError as error:

@@ -9,6 +9,7 @@ from pipeline.datasets.readers.tables import parquet, tar_shards, text_tables
 from pipeline.datasets.readers.tables.columns import ColumnNames, find_columns
 from pipeline.datasets.readers.tables.stored_images import StoredImages
 from pipeline.datasets.readers.tables.table import Table
+from pipeline.store.objects.urls import url_of
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 """Names of the table in an image folder with Hugging Face's layout."""
@@ -39,8 +40,16 @@ def source_files(source: Path) -> list[Path]:
     A folder has `metadata.csv`, `.jsonl` or `.parquet`, or each of its split folders has one; or
     tar files. Otherwise the list is empty.
     """
-    if not source.is_dir():
+    if not is_folder_of_tables(source):
         return tar_shards.expand_braces(source)
+    if (url := url_of(source)) is not None:
+        # Imported for URLs alone: it takes 0.05 s.
+        from pipeline.store.objects.sources import listing
+
+        names = listing(url, deep=False)
+        tables = [source / name for name in METADATA if name in names]
+        tars = sorted(source / name for name in names if name.endswith(tar_shards.SUFFIX))
+        return tables or tars
     if table := _metadata(source):
         return [table]
     folders = (source / name for name in SPLIT_FOLDERS)
@@ -48,10 +57,17 @@ def source_files(source: Path) -> list[Path]:
     return of_splits or sorted(source.glob(f"*{tar_shards.SUFFIX}"))
 
 
+def is_folder_of_tables(source: Path) -> bool:
+    """Return whether a source is a folder; a URL is one unless it ends like a table."""
+    if url_of(source) is None:
+        return source.is_dir()
+    return source.suffix.lower() not in _SUFFIXES
+
+
 def open_table(file: Path, options: TableOptions, images: StoredImages | None) -> Table:
     """Return the table of a file, by its suffix; images in tar files are added to `images`."""
     suffix = file.suffix.lower()
-    if not file.is_file():
+    if url_of(file) is None and not file.is_file():
         raise DatasetError(f"{file} cannot be read (no such file); check the path")
     check = partial(find_columns, stated=options.columns)
     if suffix in text_tables.DELIMITED_SUFFIXES:

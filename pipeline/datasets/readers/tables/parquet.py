@@ -7,6 +7,8 @@ from typing import Any
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.readers.tables.columns import Columns
 from pipeline.datasets.readers.tables.table import RowFault, Table
+from pipeline.store.inner_files import open_file
+from pipeline.store.objects.urls import shown, url_of
 
 SUFFIXES = (".parquet", ".pq")
 
@@ -19,9 +21,11 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
     import pyarrow.parquet
 
     try:
-        file = pyarrow.parquet.ParquetFile(path)
+        file = pyarrow.parquet.ParquetFile(path if url_of(path) is None else open_file(path))
     except (OSError, ValueError, pyarrow.ArrowException) as error:
-        raise DatasetError(f"{path} cannot be read as Parquet ({error}); check the file") from error
+        raise DatasetError(
+            f"{shown(path)} cannot be read as Parquet ({error}); check the file"
+        ) from error
     schema = file.schema_arrow
     try:
         columns = find_columns(schema.names)
@@ -46,7 +50,7 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
                 f"{path}, row {number + 1}: the file is corrupt ({error}); download it again"
             ) from error
 
-    return Table(str(path), "row", records(), notes=notes)
+    return Table(shown(path), "row", records(), notes=notes)
 
 
 def _is_binary(kind: Any) -> bool:

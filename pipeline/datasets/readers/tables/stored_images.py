@@ -3,7 +3,6 @@
 import hashlib
 import io
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +10,7 @@ from pipeline.datasets.checks import check_relative
 from pipeline.datasets.readers.tables.table import RowFault
 from pipeline.datasets.readers.tables.unpacked import name_of_bytes
 from pipeline.store.inner_files import bytes_of, in_parquet, in_tar
+from pipeline.store.objects.urls import absolute
 
 
 class StoredImages(Protocol):
@@ -32,9 +32,8 @@ class StoredImages(Protocol):
 class ImagesInPlace:
     """Images inside of files below a folder; nothing is written."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
-        """Use the deepest folder that contains all `files`."""
-        self.folder = Path(os.path.commonpath([file.absolute().parent for file in files]))
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._paths: dict[str, str] = {}
         self._digests: dict[str, bytes] = {}
 
@@ -62,4 +61,4 @@ class ImagesInPlace:
         return self._paths.setdefault(name, path)
 
     def _below(self, file: Path) -> str:
-        return file.absolute().relative_to(self.folder).as_posix()
+        return absolute(file).relative_to(self.folder).as_posix()

@@ -12,10 +12,11 @@ from typing import Any, cast
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.readers import image_files
-from pipeline.datasets.readers.tables.stored_images import StoredImages
+from pipeline.datasets.readers.tables.stored_images import ImagesInPlace, StoredImages
 from pipeline.datasets.readers.tables.table import RowFault, Table
 from pipeline.datasets.readers.tables.unpacked import MAX_BYTES
-from pipeline.store.inner_files import name_of
+from pipeline.store.inner_files import name_of, open_file
+from pipeline.store.objects.urls import shown
 from pipeline.store.schema import SchemaError, decode
 
 SUFFIX = ".tar"
@@ -72,12 +73,14 @@ def read_tar(path: Path, images: StoredImages) -> Table:
     """
     notes: dict[str, Any] = {}
     records = _records(path, images, notes)
-    return Table(str(path), "sample", records, images_inside=True, notes=notes)
+    return Table(shown(path), "sample", records, images_inside=True, notes=notes)
 
 
-def image_paths(tars: Sequence[Path], images: StoredImages) -> Iterator[str]:
-    """Yield the path of each image in some tar files, which need no captions, in their order."""
+def image_paths(tars: Sequence[Path], folder: Path) -> Iterator[str]:
+    """Yield the path below a folder of each image in some tar files without captions, in order."""
     for path in tars:
+        # Names are those of one tar file.
+        images = ImagesInPlace(folder)
         with _opened(path) as shard:
             for member in _members(shard):
                 if PurePosixPath(member.name).suffix.lower() in image_files.SUFFIXES:
@@ -85,7 +88,7 @@ def image_paths(tars: Sequence[Path], images: StoredImages) -> Iterator[str]:
                         yield _image(path, shard, member, images)
                     except RowFault as error:
                         raise DatasetError(
-                            f"{path}: {error.reason}; write the tar file again"
+                            f"{shown(path)}: {error.reason}; write the tar file again"
                         ) from error
 
 
@@ -119,15 +122,17 @@ def _records(
 def _opened(path: Path) -> Iterator[tarfile.TarFile]:
     """Open a tar file, and explain what is wrong with it while it is read."""
     try:
-        with tarfile.open(path, "r:") as shard:
+        with open_file(path) as stream, tarfile.open(fileobj=stream, mode="r:") as shard:
             yield shard
     except tarfile.TarError as error:
         raise DatasetError(
-            f"{path} is not an uncompressed tar file, or is corrupt ({error}); decompress it, "
-            "or download it again"
+            f"{shown(path)} is not an uncompressed tar file, or is corrupt ({error}); decompress "
+            "it, or download it again"
         ) from error
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read ({error}); check the path") from error
+        raise DatasetError(
+            f"{shown(path)} cannot be read ({error.strerror}); check the path"
+        ) from error
 
 
 def _members(shard: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

@@ -13,6 +13,8 @@ from typing import Any
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.readers.tables.table import RowFault, Table
 from pipeline.datasets.source import UTF_8, parse_json, read_lines, read_text
+from pipeline.store.inner_files import open_file
+from pipeline.store.objects.urls import shown
 from pipeline.store.schema import SchemaError, decode
 
 DELIMITED_SUFFIXES = (".csv", ".tsv", ".tab", ".psv", ".txt")
@@ -49,26 +51,26 @@ def read_delimited(path: Path, check_columns: CheckColumns, encoding: str | None
     notes = {} if separator == "," else {"separator": _SEPARATORS[separator]}
     reader = csv.reader((text + "\n" for _, text in lines), delimiter=separator, strict=True)
     records = _csv_records(path, reader, number, header, separator)
-    return Table(str(path), "line", records, notes=notes | _noted(encoding))
+    return Table(shown(path), "line", records, notes=notes | _noted(encoding))
 
 
 def read_json_lines(path: Path, encoding: str | None = None) -> Table:
     """Return the objects of a file with one per line, without keys whose value is null."""
     encoding = _encoding_of(path, encoding)
     records = _records_of_lines(read_lines(path, encoding, _REMEDY))
-    return Table(str(path), "line", records, notes=_noted(encoding))
+    return Table(shown(path), "line", records, notes=_noted(encoding))
 
 
 def read_json_table(path: Path, encoding: str | None = None) -> Table:
     """Return the entries of a list of objects, or of an object of lists of equal length."""
     encoding = _encoding_of(path, encoding)
-    value: Any = parse_json(read_text(path, encoding, _REMEDY), str(path), Any)
+    value: Any = parse_json(read_text(path, encoding, _REMEDY), shown(path), Any)
     if isinstance(value, dict):
         value = _transposed(path, value)
     if not isinstance(value, list):
         raise DatasetError(f"{path}: found {type(value).__name__}; expected a list of objects")
     records = ((n, _object(entry)) for n, entry in enumerate(value, start=1))
-    return Table(str(path), "entry", records, notes=_noted(encoding))
+    return Table(shown(path), "entry", records, notes=_noted(encoding))
 
 
 def _encoding_of(path: Path, stated: str | None) -> str:
@@ -81,10 +83,12 @@ def _encoding_of(path: Path, stated: str | None) -> str:
             "cp1252, latin-1 or shift_jis"
         ) from error
     try:
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             head = stream.read(4)
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read ({error.strerror}); check the path") from error
+        raise DatasetError(
+            f"{shown(path)} cannot be read ({error.strerror}); check the path"
+        ) from error
     marked = next((name for mark, name in _MARKS if head.startswith(mark)), None)
     name = marked or codecs.lookup(stated or UTF_8).name
     return UTF_8 if name == "utf-8-sig" else name
