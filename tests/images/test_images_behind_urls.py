@@ -87,7 +87,7 @@ def test_tar_files_in_a_bucket(
     tmp_path: Path, s3: str, s3_requests: list[tuple[str, str]]
 ) -> None:
     """As local ones, with one request a block, and after a change only the changed is computed."""
-    url, here = f"{s3}/{tmp_path.name}", tmp_path / "here"
+    url, here = f"{s3}/{tmp_path.name}/tars", tmp_path / "tars"
     here.mkdir()
     tars = {f"{number}.tar": tar_of(photos(number)) for number in range(2)}
     for name, data in tars.items():

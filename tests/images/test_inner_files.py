@@ -123,8 +123,8 @@ def test_tar_files_without_captions_are_images(
     pipeline.extract("photos", "files", recipe=RECIPE, compute=pipeline.Compute("random:0"))
     of_files = pipeline.read_features("files")
     assert {*features.ids} == {*of_files.ids} == {f"s-{name[0]}/{name}" for name in photos}
-    of_files = of_files.read(features.ids, allow_failed=True)
-    np.testing.assert_allclose(of_files, features[:], rtol=1e-5, atol=1e-5)
+    rows = of_files.read(features.ids, allow_failed=True)
+    np.testing.assert_allclose(rows, features[:], rtol=1e-5, atol=1e-5)
     with pytest.raises(DatasetError, match="name tar files alone, or none"):
         plain_images(["s-0.tar", "photos"], print)
     with tarfile.open("none.tar", "w"):
