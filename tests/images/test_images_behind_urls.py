@@ -83,9 +83,7 @@ def same_bytes(ours: Path, theirs: Path) -> bool:
     return all((ours / p.name).read_bytes() == p.read_bytes() for p in theirs.iterdir())
 
 
-def test_tar_files_in_a_bucket(
-    tmp_path: Path, s3: str, s3_requests: list[tuple[str, str]]
-) -> None:
+def test_tar_files_in_a_bucket(tmp_path: Path, s3: str, s3_requests: list[tuple[str, str]]) -> None:
     """As local ones, with one request a block, and after a change only the changed is computed."""
     url, here = f"{s3}/{tmp_path.name}/tars", tmp_path / "tars"
     here.mkdir()
@@ -119,7 +117,8 @@ def test_tar_files_in_a_bucket(
     assert f'"image_root": "{url}"' in (ours / "d/dataset.json").read_text()
     of_both = [(made / "d/manifest.jsonl").read_bytes() for made in (ours, theirs)]
     assert of_both[0] == of_both[1]
-    assert same_bytes(ours / "f", theirs / "f") and same_bytes(ours / "plain", theirs / "plain")
+    assert same_bytes(ours / "f", theirs / "f")
+    assert same_bytes(ours / "plain", theirs / "plain")
     assert pipeline.read_features(ours / "plain").ids[0] == "0/0-00.png"
 
     s3_requests.clear()
@@ -148,9 +147,11 @@ def test_a_folder_of_objects(tmp_path: Path, s3: str, s3_requests: list[tuple[st
     write(f"{url}/a/empty.png", b"")
     s3_requests.clear()
     manifest = pipeline.prepare(url, tmp_path / "d", name="d")
-    assert len(manifest) == 21 and manifest.notes["files_of_other_kinds"] == 1
+    assert len(manifest) == 21
+    assert manifest.notes["files_of_other_kinds"] == 1
     # Of each of three folders, and of one to find a table.
-    assert len(s3_requests) == 4 and all("list-type" in path for _, path in s3_requests)
+    assert len(s3_requests) == 4
+    assert all("list-type" in path for _, path in s3_requests)
     s3_requests.clear()
     files = manifest.files(manifest.packed)
     sizes = file_identities(files)[:, 0].tolist()
@@ -160,7 +161,8 @@ def test_a_folder_of_objects(tmp_path: Path, s3: str, s3_requests: list[tuple[st
     (tmp_path / "here/a/empty.png").touch()
     pipeline.extract(tmp_path / "here", tmp_path / "theirs", **HOW)
     ours, theirs = (pipeline.read_features(tmp_path / name) for name in ("ours", "theirs"))
-    assert ours.ids[:] == theirs.ids[:] and ours.failures() == theirs.failures()
+    assert ours.ids[:] == theirs.ids[:]
+    assert ours.failures() == theirs.failures()
     assert (ours.source_crc32 == theirs.source_crc32).all()
 
 
@@ -175,7 +177,8 @@ def test_tables_and_parquet_files(tmp_path: Path, memory: str) -> None:
         png(seed) for seed in range(5)
     ]
     unpacked = pipeline.prepare(f"{memory}/t/train.parquet", tmp_path / "out", unpack=True)
-    assert unpacked.ids[:] == inside.ids[:] and (tmp_path / "out/images/4.png").is_file()
+    assert unpacked.ids[:] == inside.ids[:]
+    assert (tmp_path / "out/images/4.png").is_file()
     for seed in range(3):
         write(f"{memory}/images/{seed}.png", png(seed))
     text = "path,caption\n" + "".join(f"{seed}.png,of {seed}\n" for seed in range(3))
@@ -251,7 +254,7 @@ def test_a_forbidden_bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(type(files), "_call_s3", refuse)
     for read in (lambda: read_bytes(Path(s3, "a.png")), lambda: pipeline.prepare(f"{s3}/folder")):
-        with pytest.raises(FileReadError, match=r"Access Denied; check the URL and its permissions"):
+        with pytest.raises(FileReadError, match="Access Denied; check the URL"):
             read()
 
 
@@ -259,7 +262,8 @@ def test_no_password_is_accepted_or_shown(tmp_path: Path) -> None:
     for url in ("ftp://user:hidden@host/x.tar", "https://host/a.png?signature=hidden/x"):
         with pytest.raises(FileReadError, match="put credentials where") as caught:
             read_bytes(Path(url))
-        assert "hidden" not in str(caught.value) and without_secrets(url) in str(caught.value)
+        assert "hidden" not in str(caught.value)
+        assert without_secrets(url) in str(caught.value)
         assert status_of("prepare", "folder", "--captions", url, "--out", tmp_path / "d") == 1
     with pytest.raises(WrongUsage, match="all in one bucket"):
         pipeline.prepare("s3://{0..1}/x.tar")
@@ -269,7 +273,8 @@ def test_a_changed_object_is_read_again(memory: str) -> None:
     member = Path(memory, in_tar("x.tar", 0, 4, "a.png"))
     write(f"{memory}/x.tar", b"abcdefgh")
     first = file_identities([member, member])
-    assert read_bytes(member) == b"abcd" and (first[0] == first[1]).all()
+    assert read_bytes(member) == b"abcd"
+    assert (first[0] == first[1]).all()
     write(f"{memory}/x.tar", b"ABCDEFGH")
     assert (file_identities([member]) != first[0]).any()
     assert read_bytes(member) == b"ABCD"
@@ -290,5 +295,6 @@ def test_reader_processes_share_what_is_fetched(memory: str) -> None:
     ]
     read = ReaderProcesses(recipe, recipe.crop)
     first, second, third = read(paths, Stopwatch())
-    assert first.windows is not None and first.status == 0
+    assert first.windows is not None
+    assert first.status == 0
     assert (second.windows, second.status, third.status) == (None, MISSING, UNREADABLE)
