@@ -24,6 +24,7 @@ from pipeline.store.objects.retry import RemoteError
 from pipeline.store.shards.feature_set import FailedRows, FeatureSet
 from pipeline.store.shards.format import DamagedShard, ShardError
 from pipeline.store.shards.index import read_index
+from pipeline.store.shards.side_by_side import write_view
 from pipeline.store.share.push import push
 from tests.forks import exit_of
 from tests.store.share.server import Misbehaving, once, serving
@@ -295,6 +296,14 @@ def test_a_cache_that_cannot_be_written_is_named(
 def test_sizes_are_read(text: str, size: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIPELINE_CACHE_SIZE", text)
     assert cache_folder.cache_limit() == size
+
+
+def test_a_view_of_a_set_at_a_url_is_refused_by_name(
+    server: Misbehaving, local: FeatureSet, tmp_path: Path
+) -> None:
+    parts = [FeatureSet(f"{server.url}/other"), local]
+    with pytest.raises(ShardError, match=r"/other is not in the parent folder of .*move it there"):
+        write_view(tmp_path / "view", parts, "unit")
 
 
 def test_what_is_no_set_at_a_url_is_refused_by_name(server: Misbehaving) -> None:
