@@ -85,7 +85,7 @@ BUDGET = {
     # 296 more: programs of heads, for torch.export and ONNX.
     # 26 more: layers in one pass before their norm, and attention.
     # 316 more: images behind URLs, and a server of S3.
-    "tests": 45448,  # to become 27,000
+    "tests": 45457,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
