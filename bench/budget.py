@@ -22,7 +22,7 @@ BUDGET = {
     # 2 more: a head by its path whose package is missing.
     # 1 more: programs of heads, for torch.export and ONNX.
     # 31 more: URLs, for all that opens files.
-    # 440 more: feature sets read where they are, through a cache of blocks that processes share.
+    # 480 more: feature sets read where they are, through a cache of blocks that processes share.
     # 417 more: images behind URLs, by blocks that their readers share.
     "store": 13166,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
