@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.retrieval.query import SIDES
+from pipeline.store.objects.urls import shown
 from stages.additions import added_options, additions_to
 from stages.command import COUNT, FEATURES, PATH, Answer, flag, option
 from stages.console import CONSOLE, elapsed, log_done
@@ -152,7 +153,7 @@ def _search_features(
 
 def _result(hit: "Hit", of: str) -> dict[str, Any]:
     if of == "images":
-        columns = {"file": str(hit.file), "caption": hit.caption}
+        columns = {"file": shown(hit.file), "caption": hit.caption}
     else:
         columns = {"sentence": hit.caption, "image": hit.image}
     return {"rank": hit.rank, "score": hit.score, "id": hit.id, **columns, "split": hit.split}

@@ -21,7 +21,7 @@ from pipeline.datasets.phrases import RegionPhrase, check_box
 from pipeline.store.extras import require
 from pipeline.store.files import appearing_whole, write_json
 from pipeline.store.hashing import canonical_json, sha256_of_file
-from pipeline.store.objects.urls import url_of
+from pipeline.store.objects.urls import shown, url_of
 from pipeline.store.packed import TextMapping, repeated_texts
 from pipeline.store.schema import Natural, Sha256, decode, decode_lines
 
@@ -158,7 +158,7 @@ class Manifest:
         captions = int(self.packed.num_captions.sum())
         return (
             f"<Manifest {self.name}: {len(self)} {self.media} ({counts}), {captions} captions, "
-            f"root {self.image_root}>"
+            f"root {shown(self.image_root)}>"
         )
 
     @property

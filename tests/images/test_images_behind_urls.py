@@ -28,6 +28,7 @@ from pipeline.store.shards.format import MISSING, UNREADABLE
 from pipeline.store.wording import without_secrets
 from pipeline.web.serve.served_images import below
 from tests.in_process import status_of
+from tests.store.share.server import serving
 
 RECIPE = "timm:test_resnet"
 HOW: dict[str, Any] = {"recipe": RECIPE, "compute": pipeline.Compute("random:0")}
@@ -267,6 +268,28 @@ def test_no_password_is_accepted_or_shown(tmp_path: Path) -> None:
         assert status_of("prepare", "folder", "--captions", url, "--out", tmp_path / "d") == 1
     with pytest.raises(WrongUsage, match="all in one bucket"):
         pipeline.prepare("s3://{0..1}/x.tar")
+
+
+def test_a_web_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tar file is read by ranges; 404 is a missing image, and 503 none."""
+    monkeypatch.setenv("no_proxy", "*")
+    # Its server decodes no names.
+    (tmp_path / "a%20photo.tar").write_bytes(tar_of(photos(0)))
+    (tmp_path / "a.png").write_bytes(png(1))
+    with serving(tmp_path) as server:
+        manifest = pipeline.prepare(f"{server.url}/a%20photo.tar")
+        assert [read_bytes(path) for path in manifest.files(manifest.packed)][1] == png(1)
+        assert read_bytes(Path(server.url, "a.png")) == png(1)
+        for name in ("none.png", "none.tar/0+1/a.png"):
+            with pytest.raises(UnusableImage, match="no such file"):
+                read_bytes(Path(server.url, name))
+        assert missing_files([Path(server.url, name) for name in ("a.png", "b.png")])[1]
+        server.faults = [lambda request: request.plain(503, b"")]
+        for path in (Path(server.url, "a.png"), Path(server.url, "b.tar/0+1/a.png")):
+            with pytest.raises(FileReadError, match="HTTP 503; 5 attempts in a row failed"):
+                read_bytes(path)
+        with pytest.raises(FileReadError, match="a web server does not list its files"):
+            pipeline.prepare(server.url)
 
 
 def test_a_changed_object_is_read_again(memory: str) -> None:

@@ -14,6 +14,7 @@ from pipeline.retrieval.query import SIDES, default_side
 from pipeline.retrieval.query.embedded_dataset import EmbeddedDataset, Hit
 from pipeline.retrieval.similarity import Vectors
 from pipeline.store.errors import WrongUsage
+from pipeline.store.objects.urls import url_of
 from pipeline.store.one_or_many import texts_of
 from pipeline.store.progress import QUIET, Monitor
 
@@ -333,7 +334,7 @@ class Searcher:
         if isinstance(image, str):
             if image in space.image_ids:
                 return self.embedded.stored(image)
-            if not Path(image).is_file():
+            if url_of(image) is None and not Path(image).is_file():
                 raise EmbeddingsError(
                     f"{image!r} is neither the id of an image in {self.embedded.file} nor a file; "
                     f"pass one of them (ids there look like {space.image_ids[0]!r})"

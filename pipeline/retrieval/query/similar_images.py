@@ -14,6 +14,7 @@ from pipeline.retrieval.composition import ids_and_scores
 from pipeline.retrieval.search import Gallery, nearest
 from pipeline.retrieval.similarity import row_vectors
 from pipeline.store.errors import WrongUsage
+from pipeline.store.objects.urls import url_of
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OK
 
@@ -98,7 +99,7 @@ class FeatureSearcher:
         if query_id is not None:
             return self.features.read([query_id])
         if isinstance(image, str):
-            if not Path(image).is_file():
+            if url_of(image) is None and not Path(image).is_file():
                 raise EmbeddingsError(
                     f"{image!r} is neither an id of {self.features.folder} nor a file; pass one of "
                     f"them (ids there look like {self.features.ids[0]!r})"

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.objects.cache_folder import SUFFIX, cache_folder, count_added, writing_cache
-from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.locate import opened
 from pipeline.store.objects.remote import Remote, Span, read_spans
 from pipeline.store.objects.retry import RemoteError, retry
 from pipeline.store.objects.urls import url_of
@@ -113,7 +113,7 @@ class CachedFile:
 
     @property
     def _remote(self) -> Remote:
-        return _remote(self._folder, os.getpid())
+        return opened(self._folder)
 
     def _now(self) -> tuple[int, str]:
         try:
@@ -220,12 +220,6 @@ class _Stream(io.RawIOBase):
 def together(function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
     """Return what `map` does, of functions that wait for the network at the same time."""
     return _pool(os.getpid()).map(function, items)
-
-
-@lru_cache(maxsize=64)
-def _remote(folder: str, process: int) -> Remote:
-    """Return a folder, opened once in a process: connections do not survive a fork."""
-    return open_remote(folder)
 
 
 @cache

@@ -1,7 +1,9 @@
 """Opening a remote folder by URL: local, HTTP(S), any fsspec protocol, or a DVC remote."""
 
 import configparser
+import os
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from pipeline.store.extras import require
@@ -48,6 +50,16 @@ def open_remote(url: str | Path) -> Remote:
             "URL, and the credentials that its back end reads from the environment"
         ) from error
     return Remote(files, root.rstrip("/"), shown.rstrip("/"))
+
+
+def opened(folder: str) -> Remote:
+    """Return a folder that is opened once in a process: connections do not survive a fork."""
+    return _opened(folder, os.getpid())
+
+
+@lru_cache(maxsize=256)
+def _opened(folder: str, process: int) -> Remote:
+    return open_remote(folder)
 
 
 def open_writable(url: str | Path) -> Remote:

@@ -14,12 +14,11 @@ import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
 from typing import Generic, TypeVar
 from urllib.parse import unquote
 
 from pipeline.store.errors import FileReadError
-from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.locate import opened
 from pipeline.store.objects.remote import Facts, Remote
 from pipeline.store.objects.retry import RemoteError, retry
 from pipeline.store.wording import without_secrets
@@ -198,7 +197,7 @@ def _answer(url: str, request: Callable[[Remote, str], T]) -> T:
     """Return the answer of a store on an object, after retries if need be."""
     folder, name = _split(url)
     try:
-        remote = _remote(folder, os.getpid())
+        remote = opened(folder)
         return retry(lambda: request(remote, name), lambda line: None)
     except RemoteError as error:
         if error.cause == "missing":
@@ -208,12 +207,6 @@ def _answer(url: str, request: Callable[[Remote, str], T]) -> T:
 
 def _missing(url: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, "no such object", without_secrets(url))
-
-
-@lru_cache(maxsize=256)
-def _remote(folder: str, process: int) -> Remote:
-    """Return a folder, as this process opens it."""
-    return open_remote(folder)
 
 
 def _split(url: str) -> tuple[str, str]:
