@@ -51,7 +51,7 @@ BUDGET = {
     # 78 more: search by a vector, and by an encoder of one's own.
     # 2 more: features of a package that is not installed.
     # 3 more: programs of heads, for torch.export and ONNX.
-    "retrieval": 5473,  # to become 5,000
+    "retrieval": 5475,  # to become 5,000
     "testing": 300,
     # 5 more: search without the package of a head.
     # 259 more: programs of heads, for torch.export and ONNX.
@@ -68,7 +68,7 @@ BUDGET = {
     # 2 more: a line in the list of encoders, and its help.
     # 61 more: programs of heads, for torch.export and ONNX.
     # 9 more: URLs of images.
-    "stages": 5382,
+    "stages": 5383,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -85,7 +85,7 @@ BUDGET = {
     # 296 more: programs of heads, for torch.export and ONNX.
     # 26 more: layers in one pass before their norm, and attention.
     # 316 more: images behind URLs, and a server of S3.
-    "tests": 45457,  # to become 27,000
+    "tests": 45480,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
