@@ -34,6 +34,7 @@ from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.workers.connect import local_workers
 from pipeline.store.workers.place import Place
+from pipeline.store.workers.shipping import shared
 
 Marks = list[tuple[float, int]]
 
@@ -161,13 +162,13 @@ class Zeros:
             status = np.zeros(len(span), np.uint8)
             yield span.start, RowBlock(rows, status, ("",) * len(span))
 
-    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], "Zeros"]:
+    def part(self, rows: RowNumbers, threads: int | None, ship: Any) -> Callable[[], "Zeros"]:
         """Return the source of some rows."""
         return partial(Zeros, [self.ids[row] for row in rows.tolist()], self.header)
 
     def part_of(self, span: Span) -> Callable[[], "Zeros"]:
         """Return the source of a span."""
-        return self.part(np.arange(span.start, span.stop), None)
+        return self.part(np.arange(span.start, span.stop), None, shared)
 
 
 def serial(

@@ -47,6 +47,7 @@ from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.workers.connect import scheduler_workers
+from pipeline.store.workers.shipping import shared
 
 ROWS_PER_SHARD, ROWS_AT_ONCE, DIM = 8, 4, 16
 ID = "{:09d}.jpg"
@@ -296,13 +297,13 @@ class Drawn:
                 made.write(b"".join(map(made_line, ids)))
             yield batch.start, drawn(ids)
 
-    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], "Drawn"]:
+    def part(self, rows: RowNumbers, threads: int | None, ship: object) -> Callable[[], "Drawn"]:
         """Return the source of some rows."""
         return partial(replace, replace(self, ids=[self.ids[row] for row in rows.tolist()]))
 
     def part_of(self, span: Span) -> Callable[[], "Drawn"]:
         """Return the source of a span."""
-        return self.part(np.arange(span.start, span.stop), None)
+        return self.part(np.arange(span.start, span.stop), None, shared)
 
 
 def made_line(row_id: str) -> bytes:

@@ -21,6 +21,7 @@ from pipeline.store.progress import WRITE, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
+from pipeline.store.workers.shipping import Ship
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ class ClipSource:
                     self.also[number - 1].keep([self.ids[row]], blocks[number])
             yield row, blocks[0]
 
-    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+    def part(
+        self, rows: RowNumbers, threads: int | None, ship: Ship
+    ) -> Callable[[], FeatureSource]:
         """Return the source of some clips on a worker, which builds the network once."""
         how = replace(self.how, weights=self.how.named_weights, codebook=None)
         how = replace(how, threads=how.threads or (None if how.gpu else threads))

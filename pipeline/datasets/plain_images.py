@@ -36,6 +36,16 @@ def images_of(source: Images | Manifest, log: Callable[[str], object]) -> Manife
     return read_manifest(path) if prepared or not path.exists() else plain_images([path], log)
 
 
+def tar_files(source: Images | Manifest) -> list[Path]:
+    """Return the tar files that are named, by a pattern or one by one; [] for other images."""
+    if isinstance(source, Manifest):
+        return []
+    paths = [source] if isinstance(source, str | Path) else source
+    if not all(Path(path).suffix == SUFFIX for path in paths):
+        return []
+    return [tar for path in paths for tar in expand_braces(Path(path))]
+
+
 def plain_images(paths: Iterable[str | Path], log: Callable[[str], object]) -> Manifest:
     """Return image files as a dataset without captions, in one split. No file is opened.
 

@@ -23,12 +23,14 @@ from pipeline.store.devices import one_core_each
 from pipeline.store.files import created_by
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.ordered import ending_at_once, in_order
+from pipeline.store.jobs.origins import ALL
 from pipeline.store.objects.urls import absolute
 from pipeline.store.progress import FORWARD, READ, Stopwatch
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OK, FeatureHeader, RowBlock, ShardError
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
+from pipeline.store.workers.shipping import Ship, Shipped
 from pipeline.text.encoders.token_ids import PADDING
 
 Side = Literal["images", "captions"]
@@ -142,11 +144,13 @@ class EmbeddingSource:
         with one_core_each(), ThreadPoolExecutor(self.threads) as pool, ending_at_once(pool):
             return self._embedded(rows, pool, Stopwatch())
 
-    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+    def part(
+        self, rows: RowNumbers, threads: int | None, ship: Ship
+    ) -> Callable[[], FeatureSource]:
         """Return the source of some rows on a worker, which loads the head once."""
         assert self.head is not None, "workers need the head's folder"
         read = [list(self.read(row)) for row in rows.tolist()]
-        head, tensors_sha256 = self.head.absolute(), self.trained.tensors_sha256
+        head, tensors_sha256 = ship(self.head), self.trained.tensors_sha256
         folder, digest = absolute(self.features.folder), _rows(self.features, read).digest()
         ids = [self.ids[row] for row in rows.tolist()]
         return partial(
@@ -241,7 +245,7 @@ class FixedOrigin:
     stamps: None = None
     plural: str = "rows"
 
-    def digest(self) -> str:
+    def digest(self, rows: slice = ALL) -> str:
         return self.content
 
     def crc32(self, rows: RowNumbers) -> npt.NDArray[np.uint32]:
@@ -268,7 +272,7 @@ class RowSubset:
 
 
 def _part(
-    head: tuple[Path, str | None],  # folder, and SHA-256 of the tensors
+    head: tuple[Shipped, str | None],  # folder, and SHA-256 of the tensors
     inputs: tuple[Path, str],  # folder of the features, and digest of the rows
     side: Side,
     whole: int,
@@ -278,13 +282,14 @@ def _part(
     read: Sequence[Sequence[str]],
 ) -> EmbeddingSource:
     """Return the source of some embeddings on a worker, if it sees the same head and features."""
-    trained, features = _loaded(head[0], inputs[0])
+    folder = head[0].here()
+    trained, features = _loaded(folder, inputs[0])
     if trained.tensors_sha256 != head[1]:
-        raise HeadError(f"a worker sees another head in {head[0]} than the command")
+        raise HeadError(f"a worker sees another head in {folder} than the command")
     if (own := _rows(features, read)).digest() != inputs[1]:
         raise ShardError(f"a worker sees other features in {inputs[0]} than the command")
     return EmbeddingSource(
-        trained, side, dataset, ids, own, read.__getitem__, features, head[0], whole, shape, 1
+        trained, side, dataset, ids, own, read.__getitem__, features, folder, whole, shape, 1
     )
 
 

@@ -1,5 +1,6 @@
 """The jobs of `pipeline extract`: features of images as shards, of one layer or of several."""
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -7,17 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.datasets.manifest import DATASET_FILE, NO_PICTURES, Manifest
-from pipeline.datasets.plain_images import Images, images_of
+from pipeline.datasets.plain_images import Images, images_of, tar_files
 from pipeline.images.concatenated_recipes import extract_side_by_side, split_name
 from pipeline.images.recipes import Recipe, RecipeError, resolve_recipe
 from pipeline.images.recipes.layers import LayerName
 from pipeline.store.current.record import made_from
 from pipeline.store.current.snapshot import Snapshot, snapshot_file
+from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.make_features import make_features, open_build
 from pipeline.store.jobs.nothing_to_do import nothing_to_do
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.jobs.sink import Sink
-from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.objects.urls import url_of
+from pipeline.store.progress import QUIET, Monitor, Stopwatch
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.workers.place import Place
 
@@ -190,6 +193,9 @@ def _extract(
     monitor: Monitor,
 ) -> list[FeatureIndex]:
     """Extract some layers of a network; each set resumes by itself."""
+    if (url := url_of(sets[0][1])) is not None and (tars := tar_files(dataset)):
+        names = [url_of(tar) or os.fspath(tar.absolute()) for tar in tars]
+        return [_extract_tars(names, url, sets, select, storage, compute, place, monitor)]
     manifest = images_of(dataset, monitor.log)
     manifest.require("images", f"the recipe {sets[0][0].name!r}", NO_PICTURES)
     entries = manifest.select(select.split)[: select.limit]
@@ -197,7 +203,7 @@ def _extract(
     of_dataset = isinstance(dataset, str | Path) and Path(dataset, DATASET_FILE).is_file()
     done: dict[Path, FeatureIndex] = {}
     snapshots: dict[Path, Snapshot] = {}
-    for recipe, out in sets if of_dataset else ():
+    for recipe, out in sets if of_dataset and url is None else ():
         record = made_from(select, storage, compute, recipe=recipe.to_json())
         paths = (f"{manifest.image_root}/{file}" for file in entries.files)
         snapshots[out] = Snapshot(snapshot_file(out), record, Path(str(dataset)), paths)
@@ -231,3 +237,27 @@ def _extract(
         if out in snapshots:
             snapshots[out].write([out.resolve()], [])
     return [done[out] for _, out in sets]
+
+
+def _extract_tars(
+    tars: Sequence[str],
+    out: str,
+    sets: Sequence[tuple[Recipe, Path]],
+    select: Selection,
+    storage: Storage,
+    compute: Compute,
+    place: Place,
+    monitor: Monitor,
+) -> FeatureIndex:
+    """Extract the images of tar files to a store, each file as a shard of its own."""
+    from pipeline.images.tar_shards import TarShards
+    from pipeline.store.jobs.object_shards import make_object_shards
+
+    if len(sets) > 1 or select != Selection() or storage.rows_per_shard is not None:
+        raise WrongUsage(
+            "of tar files, each is one shard of the set in the store, with all of its images and "
+            "one layer: omit `limit=...`, `split=...`, `rows_per_shard=...` and further layers"
+        )
+    compute = compute.on(place, monitor)
+    source = TarShards(tars, sets[0][0], compute, monitor)
+    return make_object_shards(source, out, storage, place, monitor, Stopwatch())

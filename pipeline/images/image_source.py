@@ -15,7 +15,7 @@ from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import Recipe
 from pipeline.images.region import Region, Source, photo_of
-from pipeline.images.weights import load_weights
+from pipeline.images.weights import Weights, load_weights, read_weights, write_weights
 from pipeline.store.devices import AUTO, device_type
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.options import Compute
@@ -28,6 +28,7 @@ from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.shards.writer import stored_block
 from pipeline.store.wording import counted
+from pipeline.store.workers.shipping import Ship, Shipped
 
 _GPU_READERS = 16
 
@@ -43,6 +44,7 @@ class ImageSource:
     how: Compute  # options of the caller
     parallelism: Parallelism  # follows from them
     network: Callable[..., RecipeNetwork]  # of recipes of its layers; built on the first call
+    loaded: Weights
     region: dict[str, Any] | None = None
     """Cropping rule of regions, as in the header's recipe; None: rows are whole images."""
     also: tuple[Sink["ImageSource"], ...] = ()  # other layers of the network, in its order
@@ -77,7 +79,9 @@ class ImageSource:
             spans, self.pictures, network, self.parallelism, watch, self._stored, self._keep
         )
 
-    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+    def part(
+        self, rows: RowNumbers, threads: int | None, ship: Ship
+    ) -> Callable[[], FeatureSource]:
         """Return the source of some images on a worker, which builds the network once."""
         how, recipe = self.how, self.recipe
         sized_by_worker = how.device == AUTO and how.batch_size is None
@@ -91,8 +95,17 @@ class ImageSource:
         )
         ids = [self.ids[row] for row in rows.tolist()]
         pictures = [_absolute(self.pictures[row]) for row in rows.tolist()]
-        total = len(self.ids)
-        return partial(_part, recipe, how, self.header.dataset, self.region, total, ids, pictures)
+        total, shipped = len(self.ids), self.shipped(ship)
+        return partial(
+            part_of_images, recipe, how, self.header.dataset, shipped, self.region, total, ids,
+            pictures,
+        )  # fmt: skip
+
+    def shipped(self, ship: Ship) -> Shipped | None:
+        """Return the weights as a task carries them; None: workers load them themselves."""
+        return ship.made(
+            f"{self.loaded.sha256}.safetensors", lambda path: write_weights(path, self.loaded)
+        )
 
     def _stored(self, first_row: int, blocks: list[RowBlock]) -> list[RowBlock]:
         ids = self.ids[first_row : first_row + len(blocks[0])]
@@ -148,16 +161,17 @@ def image_sources(
     return [
         ImageSource(
             _with_region(feature_header(recipe, loaded, dataset, how.trained_on), region),
-            ids, pictures, recipe, how, parallelism, network, region,
+            ids, pictures, recipe, how, parallelism, network, loaded, region,
         )
         for recipe in recipes
     ]  # fmt: skip
 
 
-def _part(
+def part_of_images(
     recipe: Recipe,
     how: Compute,
     dataset: str,
+    shipped: Shipped | None,
     region: dict[str, Any] | None,
     rows: int,  # of the whole set
     ids: Sequence[str],
@@ -165,25 +179,30 @@ def _part(
 ) -> ImageSource:
     """Build the source of some images on a worker."""
     weights = str(how.weights), how.weights_prefix
-    network, header = _network(recipe, weights, how.device, how.engine, dataset)
+    loaded, network, header = _network(recipe, weights, shipped, how.device, how.engine, dataset)
     usual = _default_on_worker(network.recipe, how.device)
     size = how.batch_size or max(1, min(usual.batch_size, rows))
     parallelism = Parallelism(size, how.threads or usual.threads, how.readers or usual.readers)
     return ImageSource(
         _with_region(header, region), ids, pictures, network.recipe, how, parallelism,
-        lambda recipe: network, region,
+        lambda recipe: network, loaded, region,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1)
 def _network(
-    recipe: Recipe, weights: tuple[str, str | None], device: str, engine: str, dataset: str
-) -> tuple[RecipeNetwork, FeatureHeader]:
+    recipe: Recipe,
+    weights: tuple[str, str | None],
+    shipped: Shipped | None,
+    device: str,
+    engine: str,
+    dataset: str,
+) -> tuple[Weights, RecipeNetwork, FeatureHeader]:
     # Not restored afterwards: concurrent tasks on this worker would undo each other's setting.
     torch.set_num_threads(1)
-    loaded = load_weights(recipe, *weights)
+    loaded = read_weights(shipped.here()) if shipped else load_weights(recipe, *weights)
     network = RecipeNetwork(recipe, loaded.state, device, engine)
-    return network, feature_header(recipe, loaded, dataset)
+    return loaded, network, feature_header(recipe, loaded, dataset)
 
 
 def _default_on_worker(recipe: Recipe, device: str) -> Parallelism:

@@ -24,9 +24,11 @@ from pipeline.images.stated_preprocessing import remark_on_preprocessing
 from pipeline.images.tap import Tap
 from pipeline.store.errors import MissingPackage
 from pipeline.store.extras import require
+from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 
 __all__ = ["Weights", "WeightsError", "are_here", "load_backbone_weights", "load_weights"]
 
+_WEIGHTS = "pipeline_weights"
 # Oxford's VGG, converted from the Caffe files by J. Johnson without changes (pytorch/vision#28).
 _CONVERTED = "https://web.eecs.umich.edu/~justincj/models/"
 # The authors' own files; published without a SHA-256 and so never downloaded automatically.
@@ -65,6 +67,20 @@ def load_weights(
     if Path(source).is_dir() and (remark := remark_on_preprocessing(Path(source), recipe)):
         return replace(loaded, remark="; ".join(filter(None, (loaded.remark, remark))))
     return loaded
+
+
+def write_weights(path: Path, weights: Weights) -> None:
+    """Write loaded weights for workers that have no file of their own."""
+    about = {"name": weights.name, "sha256": weights.sha256, "prefix": weights.prefix}
+    arrays = {name: tensor.numpy() for name, tensor in weights.state.items()}
+    write_tensors(path, arrays, _WEIGHTS, {**about, "tensors": sorted(arrays)})
+
+
+def read_weights(path: Path) -> Weights:
+    """Return what `write_weights` wrote."""
+    about = read_metadata(path, _WEIGHTS)
+    arrays = read_tensors(path, about.pop("tensors"))
+    return Weights(state={name: torch.from_numpy(a) for name, a in arrays.items()}, **about)
 
 
 def load_backbone_weights(

@@ -24,6 +24,7 @@ from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.format import REFUSED, FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
+from pipeline.store.workers.shipping import Ship
 
 _PHOTOS_AHEAD = 2
 
@@ -88,7 +89,9 @@ class PhotoSource:
             for (first, _), block in blocks:
                 yield first, block
 
-    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+    def part(
+        self, rows: RowNumbers, threads: int | None, ship: Ship
+    ) -> Callable[[], FeatureSource]:
         """Return the source of some regions on a worker, which builds the network once."""
         how = replace(self.how, weights=self.how.named_weights)
         how = replace(how, threads=how.threads or (None if how.gpu else threads))

@@ -26,6 +26,7 @@ from pipeline.store.progress import FORWARD, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
+from pipeline.store.workers.shipping import Ship
 
 # Images to prefetch.
 _AHEAD = 8
@@ -103,7 +104,9 @@ class ProposalSource:
                 rows, lambda row: pool.submit(self._row, row, watch), self._threads + _AHEAD
             )
 
-    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+    def part(
+        self, rows: RowNumbers, threads: int | None, ship: Ship
+    ) -> Callable[[], FeatureSource]:
         """Return the source of some proposals on a worker, which builds the method once."""
         proposer, dataset, split = self.named
         boxes, model = (

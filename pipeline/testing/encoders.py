@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from pipeline.store.hashing import canonical_json
+from pipeline.store.workers.shipping import shared
 from pipeline.text.caption_source import CaptionSource, caption_header
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.options import EncoderOptions
@@ -67,7 +68,7 @@ class EncoderSuite:
         header, ids = caption_header(case.encoder, "made"), [str(at) for at in range(len(TEXTS))]
         source = CaptionSource(header, ids, TEXTS, case.encoder, case.folder)
         rows = np.array([2, 0, len(TEXTS) - 1])
-        part: Any = pickle.loads(pickle.dumps(source.part(rows, 1)))()
+        part: Any = pickle.loads(pickle.dumps(source.part(rows, 1, shared)))()
         assert (part.ids, part.header) == ([ids[row] for row in rows], header)
         expected = case.encoder.encode(TEXTS)[rows]
         np.testing.assert_array_equal(part.encoder.encode(part.texts), expected)

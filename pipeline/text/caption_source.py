@@ -18,6 +18,7 @@ from pipeline.store.progress import FORWARD, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock, ShardError, names_in
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
+from pipeline.store.workers.shipping import Ship, Shipped
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitted import load_fitted, load_options
 
@@ -53,11 +54,13 @@ class CaptionSource:
             status = np.zeros(len(rows), np.uint8)
             yield rows.start, RowBlock(features, status, ("",) * len(rows), text_crc32(chosen))
 
-    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+    def part(
+        self, rows: RowNumbers, threads: int | None, ship: Ship
+    ) -> Callable[[], FeatureSource]:
         """Return the source of some captions on a worker."""
         texts = [self.texts[row] for row in rows.tolist()]
         ids = [self.ids[row] for row in rows.tolist()]
-        fitted, folder = self.fitted.absolute(), str(Path.cwd())
+        fitted, folder = ship(self.fitted), str(Path.cwd())
         return partial(_part, fitted, folder, self._words, self.header.dataset, ids, texts)
 
     @cached_property
@@ -67,7 +70,7 @@ class CaptionSource:
 
 
 def _part(
-    fitted: Path,
+    shipped: Shipped,
     folder: str,
     words: tuple[str, ...],
     dataset: str,
@@ -75,6 +78,7 @@ def _part(
     texts: Sequence[str],
 ) -> CaptionSource:
     """Build the source of some captions on a worker."""
+    fitted = shipped.here()
     encoder = _encoder(fitted, folder, words)
     return CaptionSource(caption_header(encoder, dataset), ids, texts, encoder, fitted)
 

@@ -23,6 +23,7 @@ from pipeline.store.progress import FORWARD, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
+from pipeline.store.workers.shipping import Ship
 
 LENGTHS_DIFFER = 0.5
 """Difference in seconds between the lengths of sound and video that is reported."""
@@ -61,7 +62,9 @@ class SoundSource:
             self._note_lengths(self.ids[row], sound)
             yield row, block
 
-    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+    def part(
+        self, rows: RowNumbers, threads: int | None, ship: Ship
+    ) -> Callable[[], FeatureSource]:
         """Return the source of some sounds on a worker, which loads the codebook once."""
         return partial(
             _part,

@@ -13,6 +13,7 @@ from pipeline.store.jobs.origins import Origin
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
+from pipeline.store.workers.shipping import Ship
 
 
 class FeatureSource(Protocol):
@@ -50,7 +51,9 @@ class FeatureSource(Protocol):
         watch : Stopwatch. Accumulates the seconds of each stage.
         """
 
-    def part(self, rows: npt.NDArray[int64], threads: int | None) -> "Callable[[], FeatureSource]":
+    def part(
+        self, rows: npt.NDArray[int64], threads: int | None, ship: Ship
+    ) -> "Callable[[], FeatureSource]":
         """Return a picklable function that builds the source of some rows on a worker.
 
         The header must follow from what the worker loads. Expensive objects, such as a network, are
@@ -60,4 +63,6 @@ class FeatureSource(Protocol):
         ----------
         rows : (n,) int64. Positions in `ids`; they are rows 0 to n - 1 of the new source.
         threads : int or None. Cores per worker; None: all of its machine.
+        ship : callable. Returns a `Shipped` for a file or folder, whose `here()` is its path on the
+            worker, which may share no folder with this process.
         """

@@ -11,9 +11,12 @@ import numpy.typing as npt
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.current.row_stamps import store_stamps, unchanged_rows
 from pipeline.store.jobs.feature_source import FeatureSource
+from pipeline.store.jobs.object_shards import make_object_shards
 from pipeline.store.jobs.options import Storage
 from pipeline.store.jobs.origins import Origin, common_folder, missing_files, require_folder
+from pipeline.store.jobs.planned_shards import PlannedShards, rows_of_shards
 from pipeline.store.jobs.worker import compute_on_workers
+from pipeline.store.objects.urls import url_of
 from pipeline.store.progress import QUIET, Monitor, Stopwatch
 from pipeline.store.shards.format import MISSING, OK, FeatureHeader, RowBlock
 from pipeline.store.shards.index import FeatureIndex
@@ -21,6 +24,7 @@ from pipeline.store.shards.plan import Span, runs
 from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.wording import counted
 from pipeline.store.workers.place import Place
+from pipeline.store.workers.shipping import shared
 
 
 def make_features(
@@ -42,7 +46,8 @@ def make_features(
     Parameters
     ----------
     source : FeatureSource. The rows.
-    out : str or Path. Folder of the shards.
+    out : str or Path. Folder of the shards, or its URL in a store, where each finished shard
+        appears at once: see `pipeline.store.jobs.object_shards`.
     storage : Storage or None. Storage format and update rules; None: the defaults.
     place : Place or None. Where rows are computed; None: in this process.
     monitor : Monitor. Receives log lines and progress.
@@ -71,6 +76,9 @@ def make_features(
     """
     out, storage, place = Path(out), storage or Storage(), place or Place()
     started, watch = time.monotonic(), watch or Stopwatch()
+    if (url := url_of(out)) is not None:
+        planned = PlannedShards(source, rows_of_shards(url, source.header, storage), place)
+        return make_object_shards(planned, url, storage, place, monitor, watch)
     origin = source.origin
     with open_build(source, origin, out, storage) as build:
         job = _Job(source, origin, build, monitor)
@@ -190,7 +198,7 @@ class _Job:
                 require_folder(self.folder)
 
         def part_of(span: Span) -> Callable[[], FeatureSource]:
-            return self.source.part(self._numbers(span), place.threads)
+            return self.source.part(self._numbers(span), place.threads, shared)
 
         with (
             place.executor(monitor, self.source.gpu) as executor,

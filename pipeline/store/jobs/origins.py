@@ -21,6 +21,7 @@ from pipeline.store.hashing import sha256_of_texts
 from pipeline.store.objects.urls import shown, url_of
 from pipeline.store.shards.row_keys import RowNumbers
 
+ALL = slice(None)
 Crc32 = npt.NDArray[np.uint32]
 
 
@@ -42,8 +43,11 @@ class Origin(Protocol):
     @property
     def plural(self) -> str: ...
 
-    def digest(self) -> Any:
-        """Return a fingerprint of all sources as JSON values; it identifies unfinished work."""
+    def digest(self, rows: slice = ALL) -> Any:
+        """Return a fingerprint of the sources of rows as JSON values.
+
+        That of all identifies unfinished work.
+        """
 
     def crc32(self, rows: RowNumbers) -> Crc32:
         """Return the CRC-32 of the current sources of rows (n,), as recorded in shards.
@@ -71,10 +75,10 @@ class Files:
         """Size and modification time of each file, (rows, 2); one stat per file."""
         return np.ascontiguousarray(file_identities(self.files)[:, :2])
 
-    def digest(self) -> Any:
+    def digest(self, rows: slice = ALL) -> Any:
         """Return engine, a digest of sizes and modification times, and the parts."""
-        stamps = hashlib.sha256(self.stamps.tobytes()).hexdigest()
-        return [self.engine, stamps, *([list(self.parts)] if self.parts is not None else [])]
+        stamps = hashlib.sha256(self.stamps[rows].tobytes()).hexdigest()
+        return [self.engine, stamps, *([[*self.parts[rows]]] if self.parts is not None else [])]
 
     def crc32(self, rows: RowNumbers) -> Crc32:
         """Return the CRC-32 of the sources of rows; each file is read once; see `Origin`."""
@@ -97,9 +101,9 @@ class Texts:
     files: None = None
     stamps: None = None
 
-    def digest(self) -> str:
-        """Return the SHA-256 of all texts."""
-        return sha256_of_texts(self.texts)
+    def digest(self, rows: slice = ALL) -> str:
+        """Return the SHA-256 of texts."""
+        return sha256_of_texts(self.texts[rows])
 
     def crc32(self, rows: RowNumbers) -> Crc32:
         """Return the CRC-32 of the UTF-8 texts of rows, (n,) uint32."""

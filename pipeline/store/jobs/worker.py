@@ -156,11 +156,18 @@ def _rows(task: ShardTask, watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
         adopt(task.guests)
         source = task.part()
     require_same(task.shard.header, source.header)
+    yield from seen_rows(source, pending, task.missing, watch)
+
+
+def seen_rows(
+    source: FeatureSource, spans: Sequence[Span], missing: Collection[int], watch: Stopwatch
+) -> Iterator[tuple[int, RowBlock]]:
+    """Yield the rows of spans; raise for a file that only the command sees, not in `missing`."""
     files = source.origin.files
-    for first, block in source.compute(pending, watch):
+    for first, block in source.compute(spans, watch):
         for row in (first + np.flatnonzero(block.status == MISSING)).tolist():
             # Missing here but not for the command: the folder is not mounted on this worker.
-            if files is not None and row not in task.missing:
+            if files is not None and row not in missing:
                 raise not_seen(files[row], source.origin.plural)
         yield first, block
 

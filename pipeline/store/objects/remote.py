@@ -9,6 +9,7 @@ from bisect import bisect
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -16,7 +17,10 @@ from pipeline.store.objects.retry import Backoff, RemoteError, retry
 
 _BLOCK = 1 << 20
 _MOST_TOGETHER = 128
+_EXISTS = ("PreconditionFailed", "pre-condition", "precondition", "RequestConflict", "412")
 _LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+# Stores in which an object appears whole and replaces an older one at once.
+_OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "memory"}
 _REFUSED = (PermissionError, NotImplementedError, IsADirectoryError, NotADirectoryError, ValueError)
 # What identifies the bytes of a file in the back ends that have it, then what only dates them.
 _DIGESTS = ("ETag", "etag", "Content-MD5", "md5Hash", "content_md5", "generation", "blob_id")
@@ -68,9 +72,76 @@ class Remote:
         # "" or "?..." for HTTP(S), which is read-only.
         self.is_web: bool = query is not None
 
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+        return self._root.rpartition("/")[2]
+
     def sibling(self, suffix: str) -> "Remote":
         """Return the folder with a suffix appended to its name."""
         return Remote(self._files, self._root + suffix, self.shown + suffix, self._query)
+
+    def beside(self, *names: str) -> "Remote":
+        """Return a folder next to this one; raise at the top of a bucket."""
+        parent, slash, _ = self._root.rpartition("/")
+        if not slash:
+            raise RemoteError(f"{self.shown} is a whole bucket; name a folder in it")
+        shown = "/".join([self.shown.rpartition("/")[0], *names])
+        return Remote(self._files, "/".join([parent, *names]), shown, self._query)
+
+    def files(self) -> "dict[str, Facts]":
+        """Return what `listing` does of all files below the folder; {} if it does not exist."""
+        try:
+            return self.listing(deep=True)
+        except RemoteError as error:
+            if error.cause != "missing":
+                raise
+            return {}
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        """Write a file atomically, from bytes or from a local file."""
+        if not self._stores_objects:
+            self.send(name, _blocks(data) if isinstance(data, Path) else [data])
+        elif isinstance(data, Path):
+            with self._explained(name):
+                self._files.put_file(os.fspath(data), self._path(name))
+        else:
+            with self._explained(name):
+                self._files.pipe_file(self._path(name), data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file unless it exists; return whether it was written.
+
+        In a store with conditional writes, one of several writers at once succeeds.
+        """
+        with self._explained(name):
+            try:
+                if not self._stores_objects:
+                    self._files.makedirs(self._root, exist_ok=True)
+                self._files.pipe_file(self._path(name), data, mode="create")
+            except FileExistsError:
+                return False
+            except Exception as error:
+                # s3fs and others raise what their store answers: 409, 412 or 304.
+                if not any(word in str(error) for word in _EXISTS):
+                    raise
+                return False
+        return True
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it exists."""
+        try:
+            with self._explained(name):
+                self._files.rm_file(self._path(name))
+        except RemoteError as error:
+            if error.cause != "missing":
+                raise
+
+    @property
+    def _stores_objects(self) -> bool:
+        protocols = self._files.protocol
+        named = {protocols} if isinstance(protocols, str) else {*protocols}
+        return bool(named & _OBJECT_STORES)
 
     def read(self, name: str, write: Callable[[bytes], bool], start: int = 0) -> None:
         """Pass the bytes of a file from `start` to `write`, until it returns False."""
@@ -255,6 +326,12 @@ class Remote:
             if isinstance(error, OSError) and error.errno in _LASTING:
                 raise RemoteError(f"{text}; free some space there, or push elsewhere") from error
             raise RemoteError(text, "transient") from error
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            yield block
 
 
 class _Enough(Exception):

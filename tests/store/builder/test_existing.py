@@ -197,7 +197,7 @@ def test_shards_of_input_files_have_any_sizes() -> None:
     plan = plan_of([(shard_name(number, 4), rows) for number, rows in enumerate(sizes)], 7)
     assert [len(plan.span(shard)) for shard in range(4)] == [3, 1, 7, 2]
     assert [plan.shard_of(row) for row in (0, 2, 3, 4, 10, 11, 12)] == [0, 0, 1, 2, 2, 3, 3]
-    with pytest.raises(ShardError, match="found shard-00000-of-00004.h5 with 3 rows"):
+    with pytest.raises(ShardError, match="found shard-00000-of-00004"):
         plan_of([(shard_name(number, 4), rows) for number, rows in enumerate(sizes)], 6)
 
 

@@ -23,6 +23,7 @@ from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.workers.place import Executor
+from pipeline.store.workers.shipping import shared
 from tests.store.shards.factories import ROWS_PER_SHARD, block_of, header, ids
 
 FAILED, BATCH = (3, 17), 4
@@ -69,7 +70,7 @@ class MadeSource:
                 block = replace(block, status=status, errors=("no file",) * len(batch))
             yield batch.start, block
 
-    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], "MadeSource"]:
+    def part(self, rows: RowNumbers, threads: int | None, ship: Any) -> Callable[[], "MadeSource"]:
         chosen = [self.ids[row] for row in rows.tolist()]
         files = [self.files[row] for row in rows.tolist()] if self.files else ()
         return partial(replace, replace(self, ids=chosen, files=files))
@@ -87,7 +88,7 @@ def build_made(
         source = MadeSource(build.ids, **how)
         return compute_on_workers(
             build,
-            lambda span: source.part(np.arange(span.start, span.stop), None),
+            lambda span: source.part(np.arange(span.start, span.stop), None, shared),
             executor,
             progress=progress,
         )

@@ -19,6 +19,7 @@ from pipeline.store.jobs.worker import ShardTask, compute_on_workers, compute_sh
 from pipeline.store.progress import Stopwatch, no_progress
 from pipeline.store.shards.format import OtherShard, ShardError
 from pipeline.store.shards.plan import Span
+from pipeline.store.workers.shipping import shared
 from tests.store.shards.factories import ROWS_PER_SHARD, build, contents, feature, header, ids
 from tests.store.workers.tasks import MadeSource, build_made, serial
 
@@ -49,7 +50,9 @@ def tasks_of(building: ShardBuild, source: Any = None) -> list[ShardTask]:
     run, source = building.work / "run-0123456789ab", source or MadeSource(building.ids)
     run.touch()
     tasks = (
-        ShardTask(run, shard, source.part(shard.first_row + np.arange(len(shard.ids)), None), ())
+        ShardTask(
+            run, shard, source.part(shard.first_row + np.arange(len(shard.ids)), None, shared), ()
+        )
         for shard in building.unfinished()
     )
     return [pickle.loads(pickle.dumps(task)) for task in tasks]
@@ -66,7 +69,7 @@ class Interrupted(MadeSource):
             self.then(number)
             yield found
 
-    def part(self, rows: Any, threads: int | None) -> Any:
+    def part(self, rows: Any, threads: int | None, ship: Any) -> Any:
         chosen = replace(self, ids=[self.ids[row] for row in rows.tolist()])
         return lambda: chosen
 
@@ -78,7 +81,7 @@ def test_tasks_are_made_one_by_one_and_know_their_own_rows_alone(tmp_path: Path)
 
         def part_of(span: Span) -> Any:
             made.append(span.start)
-            return source.part(np.arange(span.start, span.stop), None)
+            return source.part(np.arange(span.start, span.stop), None, shared)
 
         def executor(task: Any, jobs: Any, on_progress: Any, stop: Any) -> Any:
             for number, job in jobs:
@@ -220,7 +223,7 @@ def test_a_file_that_the_command_alone_sees_ends_the_run(tmp_path: Path) -> None
     source = MadeSource(ids(ROWS), files=files)
 
     def part_of(span: Span) -> Any:
-        return source.part(np.arange(span.start, span.stop), None)
+        return source.part(np.arange(span.start, span.stop), None, shared)
 
     with unfinished(tmp_path / "out") as building:
         with pytest.raises(FileReadError, match=r"does not see .*5.jpg"):

@@ -1,0 +1,127 @@
+"""Images in tar files as shards, one for each file: the way to features without a shared disk.
+
+A worker copies a tar file to its disk in one sequential read, extracts its images from there, and
+deletes it. A file that cannot be read is one failed row with the file's name as id.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.plain_images import plain_images
+from pipeline.images.image_source import ImageSource, image_source, part_of_images
+from pipeline.images.recipes import Recipe
+from pipeline.store.hashing import sha256_of_json
+from pipeline.store.jobs.object_shards import OpenShard, ShardKey, ShardRows
+from pipeline.store.jobs.options import Compute
+from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.retry import RemoteError, retry
+from pipeline.store.progress import Monitor, Stopwatch
+from pipeline.store.shards.format import MISSING, UNREADABLE, FeatureHeader, RowBlock
+from pipeline.store.shards.plan import Span
+from pipeline.store.workers.shipping import Ship, scratch
+
+
+class TarShards:
+    """The images of tar files as a `pipeline.store.jobs.object_shards.ShardedSource`."""
+
+    unit = "image"
+    rows_per_shard = None
+
+    def __init__(
+        self, tars: Sequence[str], recipe: Recipe, compute: Compute, monitor: Monitor
+    ) -> None:
+        """Load the weights. `tars` are paths or URLs; ids are their paths below a common folder."""
+        self._folder = common_folder(tars)
+        self._names = [tar[len(self._folder) :].lstrip("/") for tar in tars]
+        if twice := len(self._names) - len({*self._names}):
+            raise DatasetError(f"{twice} tar files are named twice; name each file once")
+        dataset = PurePosixPath(self._folder).name or "images"
+        # Of no images: for the header, and for what a worker needs.
+        self._source = image_source([], [], recipe, dataset, compute, monitor)
+        self.header: FeatureHeader = self._source.header
+        self.gpu: bool = compute.gpu
+        self._how = replace(compute, weights=compute.named_weights)
+
+    def shard_keys(self) -> list[ShardKey]:
+        """Return the key of each shard: of the name of its file, and of its size and ETag."""
+        there = open_remote(self._folder).files()
+        return [
+            ShardKey(sha256_of_json(name)[:12], sha256_of_json(there.get(name))[:12])
+            for name in self._names
+        ]
+
+    def open_shard(self, number: int, threads: int | None, ship: Ship) -> OpenShard:
+        """Return a function that reads a tar file, and opens its images."""
+        source, how = self._source, self._how
+        how = replace(
+            how,
+            batch_size=how.batch_size or source.parallelism.batch_size,
+            threads=how.threads or (None if how.gpu else threads),
+        )
+        part = partial(
+            part_of_images, source.recipe, how, self.header.dataset, source.shipped(ship), None
+        )
+        return partial(_opened, self._folder, self._names[number], part, self.header)
+
+
+def common_folder(tars: Sequence[str]) -> str:
+    """Return the deepest folder that contains all files, as a path or URL."""
+    return "/".join(os.path.commonprefix([tar.split("/")[:-1] for tar in tars]))
+
+
+@contextmanager
+def _opened(
+    folder: str,
+    name: str,
+    part: Callable[[int, Sequence[str], Sequence[Path]], ImageSource],
+    header: FeatureHeader,
+) -> Iterator[ShardRows]:
+    """Copy a tar file for as long as its images are open."""
+    with TemporaryDirectory(prefix="pipeline-", dir=scratch()) as copied:
+        tar = Path(copied, name)
+        tar.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _copy(folder, name, tar)
+            images = plain_images([tar], lambda line: None)
+        except (DatasetError, RemoteError) as error:
+            # A transient error is of the store: it ends the run, and this shard is tried again.
+            cause = getattr(error, "cause", "")
+            if cause == "transient":
+                raise
+            reason = str(error).replace(f"{copied}/", "")
+            yield _Unreadable(header, [name], MISSING if cause == "missing" else UNREADABLE, reason)
+            return
+        below = PurePosixPath(name).parent
+        entries = images.select(None)
+        ids = [(below / image).as_posix() for image in entries.ids]
+        yield part(len(ids), ids, images.files(entries))
+
+
+def _copy(folder: str, name: str, tar: Path) -> None:
+    remote = open_remote(folder)
+
+    def fetch() -> None:
+        with tar.open("wb") as stream:
+            remote.read(name, lambda block: bool(stream.write(block)))
+
+    retry(fetch, lambda line: None)
+
+
+class _Unreadable:
+    """A tar file that cannot be read, as a failed row."""
+
+    def __init__(self, header: FeatureHeader, ids: Sequence[str], status: int, reason: str) -> None:
+        self.header, self.ids, self._status, self._reason = header, ids, status, reason
+
+    def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        """Yield the failed row."""
+        features = np.zeros((1, *self.header.row_shape), np.float32)
+        yield 0, RowBlock(features, np.array([self._status], np.uint8), (self._reason,))

@@ -1,0 +1,433 @@
+"""Feature sets in a store: each shard is computed, verified and published by itself.
+
+A shard is the unit of work, failure and resumption. Whoever computes it, this process or a worker
+that shares no folder with it, writes and verifies it in a temporary folder, puts it to the store,
+and then puts a record next to the set, `.work/NAME/shard-00003-of-00012.ROWS-CONTENT.json`: digests
+of the names and of the contents of its inputs. A shard with such a record is finished, so a listing
+shows where a run resumes. The index is put last, and removed before a shard that it lists is
+replaced.
+"""
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from pipeline.store.builder.unfinished_shard import finished_shard
+from pipeline.store.hashing import sha256_of_json
+from pipeline.store.jobs.options import Storage
+from pipeline.store.jobs.worker import require_same
+from pipeline.store.objects.lease import Lease, only_writer
+from pipeline.store.objects.locate import open_writable
+from pipeline.store.objects.remote import Remote, read_bounded
+from pipeline.store.objects.retry import retry
+from pipeline.store.progress import WRITE, Monitor, OnProgress, Stopwatch
+from pipeline.store.registry import Guests, adopt, guests_of_calls
+from pipeline.store.schema import Natural, decode
+from pipeline.store.shards.format import (
+    OK,
+    FeatureHeader,
+    OtherShard,
+    RowBlock,
+    ShardEntry,
+    ShardError,
+)
+from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, index_from, index_of
+from pipeline.store.shards.plan import Span, shard_name
+from pipeline.store.shards.writer import write_shard
+from pipeline.store.wording import counted
+from pipeline.store.workers.place import Executor, Place
+from pipeline.store.workers.shipping import Ship, Shipping, scratch, shared
+
+
+class ShardRows(Protocol):
+    """The rows of one shard; what a `FeatureSource` has of them."""
+
+    @property
+    def header(self) -> FeatureHeader: ...
+    @property
+    def ids(self) -> Sequence[str]: ...
+    def compute(
+        self, spans: Sequence[Span], watch: Stopwatch
+    ) -> Iterator[tuple[int, RowBlock]]: ...
+
+
+OpenShard = Callable[[], AbstractContextManager[ShardRows]]
+"""Opens the rows of one shard where they are computed; picklable."""
+
+Result = TypeVar("Result")
+
+_log = logging.getLogger(__name__)
+
+_RECORD = re.compile(r"(shard-(\d+)-of-(\d+)\.h5)\.([0-9a-f]{12})-([0-9a-f]{12})\.json")
+_MOST_INDEX_BYTES = 1 << 30
+_MOST_RECORD_BYTES = 1 << 16
+_SECONDS_BETWEEN_REPORTS = 1.0
+
+# The threads of a worker share one network.
+_opening = Lock()
+
+
+class ShardKey(NamedTuple):
+    """What a shard was made from, as 12 hex digits each."""
+
+    rows: str
+    """Of the names of its rows, or of its input file."""
+    content: str
+    """Of all that decides its features."""
+
+
+class ShardedSource(Protocol):
+    """Rows that come in shards of their own; the attributes are those of a `FeatureSource`."""
+
+    @property
+    def header(self) -> FeatureHeader: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def gpu(self) -> bool: ...
+    @property
+    def rows_per_shard(self) -> int | None: ...  # None: each shard has its own number
+
+    def shard_keys(self) -> Sequence[ShardKey]:
+        """Return the key of each shard, without the header."""
+
+    def open_shard(self, number: int, threads: int | None, ship: Ship) -> OpenShard:
+        """Return a function that opens the rows of a shard; `ship` carries files to it."""
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """What is needed to compute and publish a shard."""
+
+    out: str
+    file: str
+    shards: int
+    record: str
+    header: FeatureHeader
+    compress: bool
+    lease: str
+    """File of the run's lease: a task of an older run publishes nothing."""
+    open: OpenShard
+    guests: Sequence[Guests]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Record:
+    """A published shard, as the record next to the set has it."""
+
+    entry: ShardEntry
+    created_by: str
+    bytes: Natural
+
+
+@dataclass(frozen=True)
+class _Published:
+    number: int
+    record: _Record
+    seconds: dict[str, float]  # by stage
+
+
+def make_object_shards(
+    source: ShardedSource,
+    out: str,
+    storage: Storage,
+    place: Place,
+    monitor: Monitor,
+    watch: Stopwatch,
+) -> FeatureIndex:
+    """Compute the missing shards of a feature set in a store, and publish it; see `make_features`.
+
+    Changed inputs are found by their sizes and times, ETags or versions: a shard with one is
+    computed as a whole.
+    """
+    started = time.monotonic()
+    remote = open_writable(out)
+    work = remote.beside(".work", remote.name)
+    with only_writer(work, remote.shown, monitor.log) as lease:
+        job = _Job(source, out, remote, work, storage, monitor)
+        pending = job.pending()
+        monitor.log(
+            f"{counted(len(job.names), 'shard')} of rows {source.header.row_shape} "
+            f"{source.header.dtype} in {remote.shown}; {len(job.names) - len(pending)} are done"
+        )
+        try:
+            rows = job.compute(pending, place, lease, watch)
+        except KeyboardInterrupt:
+            monitor.log("interrupted: finished shards are kept; the same command resumes")
+            raise
+        index = job.publish(lease, changed=bool(pending))
+    seconds = time.monotonic() - started
+    rate = rows / max(seconds, 1e-9)
+    monitor.log(
+        f"{rows} computed in {seconds:.1f} s ({rate:.1f} {source.unit}s/s), "
+        f"{index.failed_rows} failed"
+    )
+    place.write_summary(Path(out), index.metadata, rows, seconds, watch)
+    return index
+
+
+class _Job:
+    """A feature set in a store: what it has, and what is pending."""
+
+    def __init__(
+        self,
+        source: ShardedSource,
+        out: str,
+        remote: Remote,
+        work: Remote,
+        storage: Storage,
+        monitor: Monitor,
+    ) -> None:
+        self._source, self._out, self._remote, self._work = source, out, remote, work
+        self._storage, self._monitor = storage, monitor
+        about = source.header.metadata() | {"compress": storage.compress}
+        for ignored in ("created_by", "trained_on"):
+            about.pop(ignored, None)
+        self._keys = [
+            ShardKey(key.rows, sha256_of_json([about, key.content])[:12])
+            for key in source.shard_keys()
+        ]
+        self._there = remote.files()
+        # By shard and key: the record's file, of a shard that is there.
+        self._records: dict[tuple[int, int, ShardKey], str] = {}
+        for file in work.files():
+            if (match := _RECORD.fullmatch(file)) and match[1] in self._there:
+                at = int(match[2]), int(match[3])
+                self._records[*at, ShardKey(match[4], match[5])] = file
+        self._before = read_index_at(out) if INDEX_FILE in self._there else None
+        total = len(self._keys)
+        # The number of shards when each was written: a set that grows keeps its shards.
+        current = {
+            count
+            for number, count, key in self._records
+            if number < total and count <= total and key == self._keys[number]
+        }
+        ends = [0, *sorted(current | {total})]
+        self._counts = [end for start, end in pairwise(ends) for _ in range(start, end)]
+        self.names: list[str] = [shard_name(n, count) for n, count in enumerate(self._counts)]
+        self._done: dict[int, _Record] = {}
+
+    def pending(self) -> list[int]:
+        """Return the shards to compute; raise if the output holds another set."""
+        have = [
+            (number, count, key) in self._records
+            for number, (count, key) in enumerate(zip(self._counts, self._keys, strict=True))
+        ]
+        self._require_same_set()
+        entries = {entry.file: entry for entry in self._before.shards} if self._before else {}
+        numbers = [number for number, done in enumerate(have) if done]
+        if unknown := [number for number in numbers if self.names[number] not in entries]:
+            self._monitor.log(f"reading the records of {counted(len(unknown), 'finished shard')}")
+        for number in numbers:
+            entry = entries.get(self.names[number])
+            if entry is None:
+                record = self._read_record(number)
+            else:
+                assert self._before is not None
+                made_by = entry.created_by or self._before.header.created_by
+                record = _Record(entry=entry, created_by=made_by, bytes=self._size(number))
+            if record is None or record.bytes != self._size(number):
+                self._monitor.log(f"will be recomputed: {self.names[number]} is not as recorded")
+                have[number] = False
+            elif self._storage.retry_failed and record.entry.failed_rows:
+                have[number] = False
+            else:
+                self._done[number] = record
+        failed = sum(record.entry.failed_rows for record in self._done.values())
+        if failed and not self._storage.retry_failed:
+            rows = counted(failed, "row")
+            self._monitor.log(f"{rows} failed before; `retry_failed=True` recomputes their shards")
+        return [number for number, done in enumerate(have) if not done]
+
+    def compute(self, pending: Sequence[int], place: Place, lease: Lease, watch: Stopwatch) -> int:
+        """Compute and publish some shards, here or on workers; return the number of their rows."""
+        if not pending:
+            return 0
+        for number in pending:
+            self._forget(number)
+        guests, source, rows, failed = guests_of_calls(), self._source, 0, 0
+        ship: Ship = shared
+        if place.scheduler is not None:
+            files = self._remote.beside(".work", "files")
+            ship = Shipping(files, f"{self._out.rpartition('/')[0]}/.work/files", self._monitor.log)
+
+        def tasks() -> Iterator[tuple[int, ShardTask]]:
+            for number in pending:
+                key = self._keys[number]
+                yield (
+                    number,
+                    ShardTask(
+                        self._out,
+                        self.names[number],
+                        self._counts[number],
+                        f"{self.names[number]}.{key.rows}-{key.content}.json",
+                        source.header,
+                        self._storage.compress,
+                        lease.name,
+                        source.open_shard(number, place.threads, ship),
+                        guests,
+                    ),
+                )
+
+        reported: dict[int, tuple[int, int]] = {}
+
+        def on_progress(number: int, done: int, failures: int) -> None:
+            reported[number] = done, failures
+
+        with ExitStack() as entered:
+            progress = entered.enter_context(
+                self._monitor.progress(str(source.header.recipe["name"]), "shard")
+            )
+            execute: Executor = _here
+            if place.elsewhere:
+                execute = entered.enter_context(place.executor(self._monitor, source.gpu))
+            results = execute(publish_shard, tasks(), on_progress, lambda: None)
+            done = len(self._done)
+            progress(done, len(self.names), failed)
+            for result in entered.enter_context(closing(results)):
+                lease.require()
+                self._done[result.number] = result.record
+                watch.add_all(result.seconds)
+                rows += result.record.entry.rows
+                failed += result.record.entry.failed_rows
+                progress(len(self._done), len(self.names), failed)
+        return rows
+
+    def publish(self, lease: Lease, changed: bool) -> FeatureIndex:
+        """Put the index, and remove the shards of a set that this one replaces."""
+        shards, first = [], 0
+        for number in range(len(self.names)):
+            record = self._done[number]
+            shards.append((replace(record.entry, first_row=first), record.created_by))
+            first += record.entry.rows
+        size = self._source.rows_per_shard or max(entry.rows for entry, _ in shards)
+        index = index_of(self._source.header, size, shards)
+        if changed or self._before is None or self._before.shards != index.shards:
+            lease.require()
+            with TemporaryDirectory(prefix="pipeline-", dir=scratch()) as folder:
+                index.write(Path(folder))
+                retry(
+                    partial(self._remote.put, INDEX_FILE, Path(folder, INDEX_FILE)),
+                    self._monitor.log,
+                )
+        names = {*self.names}
+        for file in self._there:
+            if re.fullmatch(r"shard-\d+-of-\d+\.h5", file) and file not in names:
+                self._remote.remove(file)
+        for (number, count, _), file in self._records.items():
+            if number >= len(names) or count != self._counts[number]:
+                self._work.remove(file)
+        return index
+
+    def _require_same_set(self) -> None:
+        """Raise if the store has another finished set, unless it may be replaced or extended."""
+        before, storage = self._before, self._storage
+        if before is None or storage.update:
+            return
+        shown, shards = self._remote.shown, len(before.shards)
+        remedy = "`update=True` replaces it, or choose another output"
+        if unlike := self._source.header.difference(before.header.metadata()):
+            raise OtherShard(f"{shown} {unlike}; {remedy}")
+        rows_of = {(number, count): key.rows for number, count, key in self._records}
+        for number, entry in enumerate(before.shards):
+            count = int(entry.file.rpartition("-")[2].removesuffix(".h5"))
+            same = number < len(self._keys) and self._keys[number].rows
+            if rows_of.get((number, count)) != same:
+                raise OtherShard(
+                    f"{shown} has {entry.file} with other rows than requested, or without a record "
+                    f"in {self._work.shown}; {remedy}"
+                )
+        if len(self._keys) > shards and not storage.add:
+            raise OtherShard(
+                f"{shown} has {counted(shards, 'shard')}, and {len(self._keys)} are requested; "
+                f"`add=True` appends the others, or choose another output"
+            )
+
+    def _forget(self, number: int) -> None:
+        """Remove the records of a shard, and the index that lists it, before it is replaced."""
+        for (other, _, _), file in self._records.items():
+            if other == number:
+                self._work.remove(file)
+        if self._before is not None and self.names[number] in self._there:
+            self._remote.remove(INDEX_FILE)
+            self._before = None
+
+    def _size(self, number: int) -> int:
+        return self._there[self.names[number]].size
+
+    def _read_record(self, number: int) -> _Record | None:
+        key = number, self._counts[number], self._keys[number]
+        data = read_bounded(self._work, self._records[key], _MOST_RECORD_BYTES, self._monitor.log)
+        try:
+            return decode(data or b"", _Record)
+        except ValueError:
+            return None
+
+
+def read_index_at(url: str) -> FeatureIndex | None:
+    """Return the index of a feature set in a store; None if there is none."""
+    remote = open_writable(url)
+    data = read_bounded(remote, INDEX_FILE, _MOST_INDEX_BYTES, _log.warning)
+    return None if data is None else index_from(data, f"{remote.shown}/{INDEX_FILE}")
+
+
+def publish_shard(number: int, task: ShardTask, on_progress: OnProgress) -> _Published:
+    """Compute a shard, verify it, and put it and its record to the store."""
+    watch = Stopwatch()
+    with ExitStack() as entered:
+        with _opening:
+            adopt(task.guests)
+            source = entered.enter_context(task.open())
+        require_same(task.header, source.header)
+        folder = entered.enter_context(TemporaryDirectory(prefix="pipeline-", dir=scratch()))
+        path = Path(folder, task.file)
+        blocks = _reported(source, watch, partial(on_progress, number))
+        write_shard(path, task.header, source.ids, blocks, number, task.shards, task.compress)
+        with watch.timing(WRITE):
+            finished = finished_shard(path, task.header, source.ids, 0)
+            record = _Record(
+                entry=finished.entry, created_by=finished.created_by, bytes=path.stat().st_size
+            )
+            remote = open_writable(task.out)
+            work = remote.beside(".work", remote.name)
+            if retry(partial(work.size, task.lease), _log.warning) is None:
+                raise ShardError(f"{remote.shown}: the run of this task has ended")
+            retry(partial(remote.put, task.file, path), _log.warning)
+            text = json.dumps(asdict(record), sort_keys=True).encode()
+            retry(partial(work.put, task.record, text), _log.warning)
+    return _Published(number, record, watch.seconds)
+
+
+def _reported(
+    source: ShardRows, watch: Stopwatch, report: Callable[[int, int], None]
+) -> Iterator[RowBlock]:
+    """Yield the rows of a source in order, and report their number now and then."""
+    done = failed = 0
+    reported = time.monotonic()
+    for _, block in source.compute([Span(0, len(source.ids))], watch):
+        done, failed = done + len(block), failed + int((block.status != OK).sum())
+        if time.monotonic() - reported >= _SECONDS_BETWEEN_REPORTS:
+            reported = time.monotonic()
+            report(done, failed)
+        yield block
+
+
+def _here(
+    task: Callable[..., Result],
+    jobs: Iterable[tuple[int, Any]],
+    on_progress: OnProgress,
+    stop: Callable[[], None],
+) -> Generator[Result, None, None]:
+    """Run tasks in this process, as an `Executor`."""
+    for number, argument in jobs:
+        yield task(number, argument, on_progress)
