@@ -74,7 +74,8 @@ class TarShards:
 
 def common_folder(tars: Sequence[str]) -> str:
     """Return the deepest folder that contains all files, as a path or URL."""
-    return "/".join(os.path.commonprefix([tar.split("/")[:-1] for tar in tars]))
+    parts = [tar.split("/")[:-1] for tar in tars]
+    return "/".join(os.path.commonprefix(parts))  # noqa: RUF071 - of lists, not of texts
 
 
 @contextmanager
