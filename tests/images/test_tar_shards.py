@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 import pipeline
-from pipeline.store.errors import PipelineError, WrongUsage
 
 RECIPE = "timm:test_resnet"
 HOW = pipeline.Compute("random:0", batch_size=4)

@@ -91,7 +91,9 @@ def _started(workers: Mapping[int, Any], scheduler: Mapping[str, Any]) -> SpecCl
 
 
 @contextmanager
-def scheduler_workers(address: str, resources: Mapping[str, float], log: Log) -> Iterator[Workers]:
+def scheduler_workers(
+    address: str, resources: Mapping[str, float], log: Log, retries: int = 0
+) -> Iterator[Workers]:
     """Connect to a scheduler; its workers keep running when the context ends."""
     try:
         client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
@@ -112,7 +114,7 @@ def scheduler_workers(address: str, resources: Mapping[str, float], log: Log) ->
                 "needs of a task with `resources=...`"
             )
         log(_described(client, f"{len(able)} of {len(workers)} workers of {address}"))
-        yield Workers(client, address, resources, log)
+        yield Workers(client, address, resources, log, retries)
 
 
 def _workers_of(client: Client, address: str, log: Log) -> Mapping[str, dict]:

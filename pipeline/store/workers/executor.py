@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -18,7 +19,14 @@ from typing import Any, TypeVar
 from distributed import Client, Future, KilledWorker, Worker, get_worker
 from distributed.comm import CommClosedError
 
-from pipeline.store.errors import ClusterError, MissingPackage, PipelineError, is_out_of_memory
+from pipeline.store.errors import (
+    ClusterError,
+    FileReadError,
+    MissingPackage,
+    PipelineError,
+    is_out_of_memory,
+)
+from pipeline.store.objects.retry import RemoteError
 from pipeline.store.progress import OnProgress
 
 Result = TypeVar("Result")
@@ -38,6 +46,15 @@ _MMAP_BYTES = 1 << 25
 _RESUMES = "finished work is kept: rerun the command to resume"
 
 
+@dataclass(frozen=True)
+class _Flying:
+    """A submitted task, to submit it again."""
+
+    number: int
+    packed: bytes
+    retries: int
+
+
 class Workers:
     """The workers of a scheduler, as an `Executor` (see `pipeline.store.workers.place`)."""
 
@@ -47,9 +64,11 @@ class Workers:
         address: str,
         resources: Mapping[str, float],
         log: Callable[[str], None],
+        retries: int = 0,
     ) -> None:
         """Store a connected client; `resources` are the requirements of each task."""
         self._client, self._resources, self._log = client, dict(resources), log
+        self._retries = retries
         self._address = address
         self._limits: list[int] = []
         self._slots = 1
@@ -67,7 +86,7 @@ class Workers:
         """Yield the result of `task(*job, on_progress)` for each job, as `Executor`."""
         arrivals: queue.SimpleQueue[Future | tuple[float, Any]] = queue.SimpleQueue()
         topic = f"pipeline-{uuid.uuid4().hex}"
-        flying: dict[Future, int] = {}
+        flying: dict[Future, _Flying] = {}
         waiting = iter(jobs)
         try:
             self._client.subscribe_topic(topic, arrivals.put)
@@ -80,7 +99,7 @@ class Workers:
                     # A tenth of the bytes of ids and paths; the scheduler keeps what it sends.
                     packed = zlib.compress(pickle.dumps(argument), 1)
                     future = self._submit(task, number, packed, topic)
-                    flying[future] = number
+                    flying[future] = _Flying(number, packed, self._retries)
                     future.add_done_callback(arrivals.put)
                 if not flying:
                     return
@@ -90,8 +109,13 @@ class Workers:
                     continue
                 if isinstance(arrived, tuple):
                     on_progress(*arrived[1])
-                elif (number := flying.pop(arrived, -1)) >= 0:
-                    yield self._result(arrived, number)
+                elif (one := flying.pop(arrived, None)) is not None:
+                    if one.retries and self._was_lost(arrived, one.number):
+                        future = self._submit(task, one.number, one.packed, topic)
+                        flying[future] = replace(one, retries=one.retries - 1)
+                        future.add_done_callback(arrivals.put)
+                        continue
+                    yield self._result(arrived, one.number)
         finally:
             stop()
             self._land(flying)
@@ -110,6 +134,17 @@ class Workers:
             pure=False,
             resources=self._resources or None,
         )
+
+    def _was_lost(self, future: Future, number: int) -> bool:
+        """Return whether a task failed for a reason of its machine, and log it."""
+        error = future.exception() if future.status == "error" else None
+        if isinstance(error, KilledWorker) and not self._memory_events:
+            self._log(f"task {number} lost its worker {error.last_worker.address}; started again")
+            return True
+        if isinstance(error, RemoteError | FileReadError):
+            self._log(f"{error}; task {number} is started again")
+            return True
+        return False
 
     def _result(self, future: Future, number: int) -> Any:
         """Return a task's result, or raise an error that explains its failure."""

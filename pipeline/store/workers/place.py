@@ -77,6 +77,13 @@ class Place:
         help="With --scheduler: resources that a task requires of its worker.  [default: GPU=1 "
         "with --device cuda]",
     )
+    retries: int = option(
+        2,
+        least=0,
+        recorded=False,
+        help="With --scheduler: times that a task is started again after its worker or the store "
+        "failed, beyond Dask's own `allowed-failures`.",
+    )
     summary: Path | None = option(
         None,
         output=True,
@@ -155,7 +162,9 @@ class Place:
         else:
             assert self.scheduler is not None
             resources = self.resources or ({"GPU": 1.0} if gpu else {})
-            with scheduler_workers(self.scheduler, resources, monitor.log) as executor:
+            with scheduler_workers(
+                self.scheduler, resources, monitor.log, self.retries
+            ) as executor:
                 yield executor
 
 

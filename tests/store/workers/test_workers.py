@@ -276,7 +276,8 @@ def test_nothing_of_dask_is_imported_before_workers_are_asked_for() -> None:
                 names.append(node.module or "")
             heavy = [name for name in names if name.startswith(("dask", "distributed"))]
             heavy += [name for name in names if name.startswith("pipeline.store.workers")]
-            assert {*heavy} <= {"pipeline.store.workers.place"}, path
+            light = {"pipeline.store.workers.place", "pipeline.store.workers.shipping"}
+            assert {*heavy} <= light, path
 
 
 def test_a_bounded_number_of_tasks_is_in_flight(
