@@ -11,6 +11,8 @@ import pytest
 from PIL import Image
 
 import pipeline
+from pipeline.store.errors import PipelineError, WrongUsage
+from pipeline.store.progress import QUIET
 
 RECIPE = "timm:test_resnet"
 HOW = pipeline.Compute("random:0", batch_size=4)
@@ -77,3 +79,78 @@ def test_a_set_in_a_store_is_that_of_unpacked_files(
     s3_requests.clear()
     assert extract(url) == index
     assert {method for method, path in s3_requests if "shard-" in path} <= {"HEAD"}
+
+
+def test_a_changed_tar_costs_its_shard_and_a_new_one_is_appended(
+    tars: tuple[str, Path], tmp_path: Path
+) -> None:
+    url, _ = tars
+    extract(url, images=f"{url}/tars/{{0..1}}.tar")
+    before = objects(url)
+    with pytest.raises(PipelineError, match=r"has 2 shards, and 3 are requested; `add=True`"):
+        extract(url)
+    assert extract(url, storage={"add": True}).rows == 3 * PHOTOS
+    after = objects(url)
+    assert sorted(after)[1:] == [
+        "shard-00000-of-00002.h5", "shard-00001-of-00002.h5", "shard-00002-of-00003.h5",
+    ]  # fmt: skip
+    assert {name: after[name] for name in sorted(before)[1:]} == dict(sorted(before.items())[1:])
+    names = [f"{at:02}.png" for at in range(4)]
+    fsspec.filesystem("s3").pipe(f"{url}/tars/1.tar", tar_of(names, 100))
+    assert [entry.rows for entry in extract(url).shards] == [PHOTOS, 4, PHOTOS]
+    assert {name for name, data in objects(url).items() if after[name] != data} == {
+        "index.json", "shard-00001-of-00002.h5",
+    }  # fmt: skip
+    pipeline.pull(f"{url}/out", tmp_path / "pulled")
+    assert pipeline.verify(tmp_path / "pulled").faults == []
+
+
+def test_an_unreadable_tar_is_a_failed_row_with_its_name(tars: tuple[str, Path]) -> None:
+    url, _ = tars
+    files = fsspec.filesystem("s3")
+    whole = files.cat_file(f"{url}/tars/1.tar")
+    files.pipe(f"{url}/tars/1.tar", whole[:2000])
+    files.rm(f"{url}/tars/2.tar")
+    index = extract(url)
+    assert [(entry.rows, entry.failed_rows) for entry in index.shards] == [
+        (PHOTOS, 0), (1, 1), (1, 1),
+    ]  # fmt: skip
+    (one, cut, why), (other, missing, _) = pipeline.read_features(f"{url}/out").failures()
+    assert (one, cut, other, missing) == ("1.tar", "unreadable", "2.tar", "missing")
+    assert "1.tar is not an uncompressed tar file, or is corrupt" in why
+    assert extract(url) == index, "known as failed"
+    files.pipe(f"{url}/tars/1.tar", whole)
+    assert extract(url).failed_rows == 1
+
+
+def test_other_features_are_not_replaced_without_a_word(tars: tuple[str, Path]) -> None:
+    url, _ = tars
+    extract(url)
+    before = objects(url)
+    with pytest.raises(PipelineError, match=r"holds features of another recipe.*update=True"):
+        extract(url, storage={"dtype": "float16"})
+    with pytest.raises(PipelineError, match="has shard-00000-of-00003.h5 with other rows"):
+        extract(url, images=[f"{url}/tars/{number}.tar" for number in (2, 1, 0)])
+    assert objects(url) == before
+    with pytest.raises(WrongUsage, match="omit `limit"):
+        extract(url, select=pipeline.Selection(limit=3))
+    assert extract(url, storage={"dtype": "float16", "update": True}).header.dtype == "float16"
+
+
+def test_one_of_two_writers_is_refused(tars: tuple[str, Path]) -> None:
+    url, _ = tars
+
+    class Second:
+        error: PipelineError | None = None
+
+        def log(self, line: str) -> None:
+            if "shards of rows" in line and self.error is None:
+                with pytest.raises(PipelineError) as raised:
+                    extract(url)
+                self.error = raised.value
+
+        progress = QUIET.progress
+
+    second = Second()
+    extract(url, monitor=second)
+    assert "is being written by another run, process" in str(second.error)
