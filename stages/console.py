@@ -55,7 +55,7 @@ class LocalPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class OutputPath(LocalPath):
+class OutputPath(click.Path):
     """An output path; an empty text is rejected, since `Path` reads it as the current folder."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
@@ -65,7 +65,12 @@ class OutputPath(LocalPath):
         return super().convert(value, param, ctx)
 
 
-OUTPUT = OutputPath(path_type=Path)
+class LocalOutputPath(OutputPath, LocalPath):
+    """An output path of this machine."""
+
+
+OUTPUT = LocalOutputPath(path_type=Path)
+OUTPUT_OR_URL = OutputPath(path_type=Path)
 
 
 def as_options(text: str) -> str:

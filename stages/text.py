@@ -11,7 +11,7 @@ from pipeline.store.workers.place import Place
 from pipeline.text.captions import Captions
 from pipeline.text.encoders.registry import encoders, settable_fields
 from stages.command import Command, option, section
-from stages.console import CONSOLE, OUTPUT
+from stages.console import CONSOLE, OUTPUT_OR_URL
 from stages.experiment import REQUIRED_DATASET
 from stages.options import JSON, option_like, options_of
 
@@ -29,7 +29,9 @@ _encoder_options = section("Encoder", *map(option_like, settable_fields().values
 )
 @_encoder_options
 @REQUIRED_DATASET
-@option("--out", "Output folder of the shards.", OUTPUT, required=True)
+@option(
+    "--out", "Output folder of the shards, or its URL in a store.", OUTPUT_OR_URL, required=True
+)
 @options_of(Captions)
 @options_of(Storage, "rows_per_shard", "compress", "add", "update")
 @options_of(Place)

@@ -203,7 +203,7 @@ def _extract(
     of_dataset = isinstance(dataset, str | Path) and Path(dataset, DATASET_FILE).is_file()
     done: dict[Path, FeatureIndex] = {}
     snapshots: dict[Path, Snapshot] = {}
-    for recipe, out in sets if of_dataset and url is None else ():
+    for recipe, out in sets if of_dataset else ():
         record = made_from(select, storage, compute, recipe=recipe.to_json())
         paths = (f"{manifest.image_root}/{file}" for file in entries.files)
         snapshots[out] = Snapshot(snapshot_file(out), record, Path(str(dataset)), paths)

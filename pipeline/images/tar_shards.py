@@ -4,6 +4,7 @@ A worker copies a tar file to its disk in one sequential read, extracts its imag
 deletes it. A file that cannot be read is one failed row with the file's name as id.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,11 +23,14 @@ from pipeline.store.hashing import sha256_of_json
 from pipeline.store.jobs.object_shards import OpenShard, ShardKey, ShardRows
 from pipeline.store.jobs.options import Compute
 from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.mirror import receive
 from pipeline.store.objects.retry import RemoteError, retry
 from pipeline.store.progress import Monitor, Stopwatch
 from pipeline.store.shards.format import MISSING, UNREADABLE, FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
 from pipeline.store.workers.shipping import Ship, scratch
+
+_log = logging.getLogger(__name__)
 
 
 class TarShards:
@@ -90,7 +94,7 @@ def _opened(
         tar = Path(copied, name)
         tar.parent.mkdir(parents=True, exist_ok=True)
         try:
-            _copy(folder, name, tar)
+            retry(partial(receive, open_remote(folder), name, tar), _log.warning)
             images = plain_images([tar], lambda line: None)
         except (DatasetError, RemoteError) as error:
             # A transient error is of the store: it ends the run, and this shard is tried again.
@@ -104,16 +108,6 @@ def _opened(
         entries = images.select(None)
         ids = [(below / image).as_posix() for image in entries.ids]
         yield part(len(ids), ids, images.files(entries))
-
-
-def _copy(folder: str, name: str, tar: Path) -> None:
-    remote = open_remote(folder)
-
-    def fetch() -> None:
-        with tar.open("wb") as stream:
-            remote.read(name, lambda block: bool(stream.write(block)))
-
-    retry(fetch, lambda line: None)
 
 
 class _Unreadable:

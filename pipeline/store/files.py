@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pipeline import __version__
@@ -61,9 +62,17 @@ def require_local(path: str | Path) -> None:
 def appearing_whole(path: Path) -> Iterator[Path]:
     """Yield a new `*.part` path to write to; then flush it and rename it to `path` atomically.
 
-    A failing writer leaves nothing, a killed one a `*.part` file: never an incomplete `path`.
+    A failing writer leaves nothing, a killed one a `*.part` file: never an incomplete `path`. If
+    `path` is a URL, the new file is a temporary one, which is then put there.
     """
-    require_local(path)
+    if (url := url_of(path)) is not None:
+        # Imported for URLs alone.
+        from pipeline.store.objects.locate import open_writable
+
+        with TemporaryDirectory(prefix="pipeline-") as folder:
+            yield Path(folder, path.name)
+            open_writable(url.rpartition("/")[0]).put(path.name, Path(folder, path.name))
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     # A unique name: concurrent writers never mix, and the last rename wins.
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")

@@ -1,6 +1,6 @@
 """The job of `pipeline text`: encode the captions or phrases of a dataset as feature shards."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from pipeline.store.devices import choose_device
 from pipeline.store.jobs.make_features import make_features
 from pipeline.store.jobs.nothing_to_do import nothing_to_do
 from pipeline.store.jobs.options import Storage
+from pipeline.store.objects.mirror import mirrored
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.workers.place import Place
@@ -50,7 +51,7 @@ def encode(
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset.
-    out : str or Path. Output folder. Row ids are caption ids, or `RegionPhrase.key` of phrases.
+    out : str or Path. Output folder, or its URL in a store. Row ids are caption ids, or `RegionPhrase.key` of phrases.
     encoder : str. Names in `pipeline.text.encoders.registry.KINDS`, joined by "+" for a
         concatenation, or "sentence-transformer:MODEL" and "open-clip:MODEL.TAG" for libraries'
         models.
@@ -88,6 +89,22 @@ def encode(
     """
     out, how = Path(out), captions or Captions()
     folder = encoder_folder(out) if how.fitted is None else Path(how.fitted)
+    with mirrored(folder, monitor.log) as here:
+        return _encode(Path(dataset), out, here, encoder, how, storage, place, monitor, options)
+
+
+def _encode(
+    dataset: Path,
+    out: Path,
+    folder: Path,
+    encoder: str,
+    how: Captions,
+    storage: Storage | None,
+    place: Place | None,
+    monitor: Monitor,
+    options: Mapping[str, Any],
+) -> FeatureIndex:
+    """Encode captions, with the encoder's fitted files in `folder`."""
     chosen = encoder_options(encoder, **options)
     storage, place = storage or Storage(), place or Place()
     record = made_from(how, storage, encoder=plan_of(chosen))
@@ -107,7 +124,7 @@ def encode(
         monitor,
     )
     if storage.update:
-        fitted = follow_captions(chosen, folder, fitting, selected.texts, out)
+        fitted = follow_captions(chosen, folder, fitting, selected.texts, folder.parent / out.name)
     else:
         fitted = fit_encoder(chosen, folder, fitting, selected.texts)
     monitor.log(f"{fitted.name} needs {fitted.memory / 1e6:.0f} MB of memory")

@@ -9,7 +9,7 @@ from pipeline.regions import METHODS
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
 from stages.command import COUNT, PATH, Command, option
-from stages.console import CONSOLE, OUTPUT
+from stages.console import CONSOLE, OUTPUT_OR_URL
 from stages.experiment import REQUIRED_DATASET
 from stages.options import JSON, options_of
 
@@ -17,7 +17,9 @@ from stages.options import JSON, options_of
 @click.command(cls=Command)
 @option("--method", "Proposal method.", click.Choice(METHODS), required=True)
 @REQUIRED_DATASET
-@option("--out", "Output folder of the proposals.", OUTPUT, required=True)
+@option(
+    "--out", "Output folder of the proposals, or its URL in a store.", OUTPUT_OR_URL, required=True
+)
 @click.option(
     "-n",
     "--number",

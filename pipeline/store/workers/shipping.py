@@ -1,10 +1,11 @@
 """Files that tasks read wherever they run: shared paths, or copies in a store by SHA-256."""
 
+import logging
 import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
@@ -12,10 +13,12 @@ from typing import Protocol
 from pipeline.store.errors import FileReadError
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.mirror import receive
 from pipeline.store.objects.remote import Remote
 from pipeline.store.objects.retry import retry
 from pipeline.store.objects.urls import absolute
 
+_log = logging.getLogger(__name__)
 _receiving = Lock()
 
 
@@ -80,7 +83,7 @@ class Shipping:
         for file in below:
             sha256 = sha256_of_file(file)
             if self._folder.size(sha256) != file.stat().st_size:
-                retry(lambda f=file, name=sha256: self._folder.put(name, f), self._log)  # type: ignore[misc]
+                retry(partial(self._folder.put, sha256, file), self._log)
             files.append(("" if file == path else file.relative_to(path).as_posix(), sha256))
         self._shipped[path] = shipped = Shipped(path, self._url, tuple(files))
         return shipped
@@ -112,11 +115,7 @@ def _received(shipped: Shipped) -> Path:
         path = folder / shipped.path.name / name if name else folder / shipped.path.name
         path.parent.mkdir(parents=True, exist_ok=True)
 
-        def fetch(path: Path = path, sha256: str = sha256) -> None:
-            with path.open("wb") as stream:
-                remote.read(sha256, lambda block: bool(stream.write(block)))
-
-        retry(fetch, lambda text: None)
+        retry(partial(receive, remote, sha256, path), _log.warning)
         if sha256_of_file(path) != sha256:
             raise FileReadError(
                 f"{remote.shown}/{sha256} is not the copy of {shipped.path} that the command has "
