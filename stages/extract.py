@@ -10,7 +10,7 @@ import click
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
 from stages.additions import added_options, additions_to
-from stages.command import PATH, PATH_OR_URL, Command, option
+from stages.command import IMAGES, PATH, Command, option
 from stages.console import CONSOLE, OUTPUT_OR_URL
 from stages.options import JSON, options_of
 
@@ -50,8 +50,8 @@ _POOLS = {"mean": "pool"}  # words of recipes for those of the option
     IMAGES,
     metavar="FOLDER|IMAGE|LIST.txt|TAR|URL|-",
 )
-from stages.command import PATH, PATH_OR_URL, Command, option
-from stages.console import CONSOLE, OUTPUT_OR_URL
+@click.argument("more", nargs=-1, type=IMAGES, metavar="[IMAGE]...")
+@option("--out", "Output folder of the shards, or its URL.", OUTPUT_OR_URL, required=True)
 @added_options("EXTRACT")
 @options_of(Selection, without="leave_out_failed")
 @options_of(Compute)

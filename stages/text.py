@@ -29,9 +29,7 @@ _encoder_options = section("Encoder", *map(option_like, settable_fields().values
 )
 @_encoder_options
 @REQUIRED_DATASET
-@option(
-    "--out", "Output folder of the shards, or its URL in a store.", OUTPUT_OR_URL, required=True
-)
+@option("--out", "Output folder of the shards, or its URL.", OUTPUT_OR_URL, required=True)
 @options_of(Captions)
 @options_of(Storage, "rows_per_shard", "compress", "add", "update")
 @options_of(Place)

@@ -51,7 +51,8 @@ def encode(
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset.
-    out : str or Path. Output folder, or its URL in a store. Row ids are caption ids, or `RegionPhrase.key` of phrases.
+    out : str or Path. Output folder, or its URL in a store. Row ids are caption ids, or
+        `RegionPhrase.key` of phrases.
     encoder : str. Names in `pipeline.text.encoders.registry.KINDS`, joined by "+" for a
         concatenation, or "sentence-transformer:MODEL" and "open-clip:MODEL.TAG" for libraries'
         models.

@@ -17,9 +17,7 @@ from stages.options import JSON, options_of
 @click.command(cls=Command)
 @option("--method", "Proposal method.", click.Choice(METHODS), required=True)
 @REQUIRED_DATASET
-@option(
-    "--out", "Output folder of the proposals, or its URL in a store.", OUTPUT_OR_URL, required=True
-)
+@option("--out", "Output folder of the proposals, or its URL.", OUTPUT_OR_URL, required=True)
 @click.option(
     "-n",
     "--number",

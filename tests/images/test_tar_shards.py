@@ -129,7 +129,7 @@ def test_other_features_are_not_replaced_without_a_word(tars: tuple[str, Path]) 
     before = objects(url)
     with pytest.raises(PipelineError, match=r"holds features of another recipe.*update=True"):
         extract(url, storage={"dtype": "float16"})
-    with pytest.raises(PipelineError, match="has shard-00000-of-00003[.]h5 with other rows"):
+    with pytest.raises(PipelineError, match=r"has shard-00000-of-00003\.h5 with other rows"):
         extract(url, images=[f"{url}/tars/{number}.tar" for number in (2, 1, 0)])
     assert objects(url) == before
     with pytest.raises(WrongUsage, match="omit `limit"):

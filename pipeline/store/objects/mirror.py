@@ -12,7 +12,7 @@ from pipeline.store.objects.remote import Remote
 from pipeline.store.objects.retry import retry
 from pipeline.store.objects.urls import url_of
 
-Log = Callable[[str], object]
+Log = Callable[[str], None]
 
 
 @contextmanager
