@@ -10,7 +10,7 @@ from pipeline.store.jobs.options import Selection
 from pipeline.store.wording import counted
 from pipeline.store.workers.place import Place
 from stages.command import COUNT, PATH, Command, option
-from stages.console import CONSOLE, OUTPUT, log_done
+from stages.console import CONSOLE, OUTPUT_OR_URL, log_done
 from stages.experiment import experiment_options, project_of, require_made
 from stages.experiment_name import EXPERIMENT
 from stages.options import options_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     "Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5 for the split of the "
     "tables; for all splits data/search/DATASET/EXPERIMENT.h5, which `pipeline search` reads, and "
     "for others EXPERIMENT.train.h5 or EXPERIMENT.train+val.h5 there]",
-    OUTPUT,
+    OUTPUT_OR_URL,
 )
 @option(
     "--store",

@@ -43,6 +43,9 @@ from pipeline.store.builder.locking import WORK_FOLDER, only_writer, work_folder
 from pipeline.store.files import OutputError
 from pipeline.store.jobs.make_features import make_features
 from pipeline.store.jobs.options import Selection, Storage
+from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.mirror import sent_when_written
+from pipeline.store.objects.urls import absolute, url_of
 from pipeline.store.progress import QUIET, Monitor, Stopwatch
 from pipeline.store.shards.feature_set import FeatureSet, MissingRows
 from pipeline.store.wording import counted
@@ -108,7 +111,7 @@ def embed(
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset.
-    out : str or Path. The embedding file; see `pipeline.retrieval.embedding_file`.
+    out : str or Path. The embedding file, or its URL; see `pipeline.retrieval.embedding_file`.
     head : str or Path. Folder of the trained head.
     images, captions : str, Path or None. Folders of the features that the head was fitted on;
         `captions` may be None if the images have no captions.
@@ -321,7 +324,7 @@ def embed_split(
     pending = [rows.others if rows else side for rows, side in zip(copied, sides, strict=True)]
     digest = sha256(repr([side and side.origin.digest() for side in pending]).encode())
     digest.update(sides[0].tensors_sha256.encode())
-    with _work_folder(out.absolute(), digest.hexdigest()[:16]) as work:
+    with _work_folder(absolute(out), digest.hexdigest()[:16]) as work:
         blocks: list[Blocks] = []
         for rows, side in zip(copied, pending, strict=True):
             computed = None
@@ -337,7 +340,8 @@ def embed_split(
                 (shortened(block, dim, header.similarity) for block in side) for side in blocks
             ]
         blocks[-1] = _removing(work, blocks[-1])
-        return write_in_blocks(out, header, blocks[0], chain.from_iterable(blocks[1:]))
+        with sent_when_written(out, monitor.log) as file:
+            return write_in_blocks(file, header, blocks[0], chain.from_iterable(blocks[1:]))
 
 
 def _read(joined: Pairs, trained: TrainedHead) -> Callable[[int], Sequence[str]]:
@@ -364,7 +368,10 @@ def _removing(work: Path, blocks: Blocks) -> Blocks:
     yield from blocks
     # Not after the rename: a kill in between would leave the folder behind, since a finished file
     # needs no further call.
-    shutil.rmtree(work, ignore_errors=True)
+    if (url := url_of(work)) is None:
+        shutil.rmtree(work, ignore_errors=True)
+    else:
+        open_remote(url).remove_all()
 
 
 @contextmanager
@@ -374,6 +381,9 @@ def _work_folder(out: Path, fingerprint: str) -> Iterator[Path]:
         raise OutputError(f"{out} is not a file name; pass the path of the embedding file")
     parent = out.parent / WORK_FOLDER
     work = parent / f"{out.name}-{fingerprint}"
+    if url_of(out) is not None:  # each set in it has a writer's lease of its own
+        yield work
+        return
     parent.mkdir(parents=True, exist_ok=True)
     with only_writer(parent / f"{out.name}.lock", out):
         # Left by dead runs: while we hold the lock, none is alive.

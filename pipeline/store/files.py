@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pipeline import __version__
@@ -65,13 +64,12 @@ def appearing_whole(path: Path) -> Iterator[Path]:
     A failing writer leaves nothing, a killed one a `*.part` file: never an incomplete `path`. If
     `path` is a URL, the new file is a temporary one, which is then put there.
     """
-    if (url := url_of(path)) is not None:
+    if url_of(path) is not None:
         # Imported for URLs alone.
-        from pipeline.store.objects.locate import open_writable
+        from pipeline.store.objects.mirror import sent_when_written
 
-        with TemporaryDirectory(prefix="pipeline-") as folder:
-            yield Path(folder, path.name)
-            open_writable(url.rpartition("/")[0]).put(path.name, Path(folder, path.name))
+        with sent_when_written(path) as file:
+            yield file
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     # A unique name: concurrent writers never mix, and the last rename wins.

@@ -1,10 +1,10 @@
 """Feature sets in a store: each shard is computed, verified and published by itself.
 
-A shard is the unit of work, failure and resumption. Whoever computes it, this process or a worker
-that shares no folder with it, writes and verifies it in a temporary folder, puts it to the store,
-and then puts a record next to the set, `.work/NAME/shard-00003-of-00012.ROWS-CONTENT.json`: digests
-of the names and of the contents of its inputs. A shard with such a record is finished, so a listing
-shows where a run resumes. The index is put last, and removed before a shard that it lists is
+A shard is the unit of work, failure and resumption. The process that computes it, this one or a
+worker that shares no folder with it, writes and verifies it in a temporary folder, puts it to the
+store, and then puts a record next to the set: `.work/NAME/shard-00003-of-00012.ROWS-CONTENT.json`,
+with digests of the names and of the contents of its inputs. A shard with such a record is finished,
+so a listing shows where a run resumes. The index is put last, and removed before a shard that it lists is
 replaced.
 """
 
@@ -198,7 +198,7 @@ class _Job:
             for key in source.shard_keys()
         ]
         self._there = remote.files()
-        # By shard and key: the record's file, of a shard that is there.
+        # File of the record by shard, number of shards and key, if the store has the shard.
         self._records: dict[tuple[int, int, ShardKey], str] = {}
         for file in work.files():
             if (match := _RECORD.fullmatch(file)) and match[1] in self._there:

@@ -1,7 +1,7 @@
 """One writer for an output in a store: a lease, which its writer renews while it lives.
 
 Leases have ascending numbers, and the highest is in force. One is created only if no other writer
-has created it, which stores with conditional writes decide. The next writer takes the next number
+has created it, which stores with conditional writes decide. The next writer creates the next lease
 once the last one has ended or has not been renewed for `SECONDS`, and removes the older ones: tasks
 of an older run stop when theirs is missing. No clock of another machine is compared.
 """

@@ -1,5 +1,6 @@
 """A folder of small files in a store, as a folder of this machine for the time of its use."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -7,10 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipeline.store.hashing import sha256_of_file
-from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.locate import open_remote, open_writable
 from pipeline.store.objects.remote import Remote
 from pipeline.store.objects.retry import retry
 from pipeline.store.objects.urls import url_of
+
+_log = logging.getLogger(__name__)
 
 Log = Callable[[str], None]
 
@@ -35,6 +38,18 @@ def mirrored(folder: Path, log: Log) -> Iterator[Path]:
         for name, sha256 in _digests(copy).items():
             if before.get(name) != sha256:
                 retry(partial(remote.put, name, copy / name), log)
+
+
+@contextmanager
+def sent_when_written(path: Path, log: Log = _log.warning) -> Iterator[Path]:
+    """Yield a path itself, or that of a temporary file, which is put to its URL at the end."""
+    if (url := url_of(path)) is None:
+        yield path
+        return
+    with TemporaryDirectory(prefix="pipeline-") as folder:
+        file = Path(folder, path.name)
+        yield file
+        retry(partial(open_writable(url.rpartition("/")[0]).put, path.name, file), log)
 
 
 def receive(remote: Remote, name: str, path: Path) -> None:

@@ -116,9 +116,12 @@ class Remote:
         """
         with self._explained(name):
             try:
-                if not self._stores_objects:
+                if self._stores_objects:
+                    self._files.pipe_file(self._path(name), data, mode="create")
+                else:
                     self._files.makedirs(self._root, exist_ok=True)
-                self._files.pipe_file(self._path(name), data, mode="create")
+                    with self._files.open(self._path(name), "xb") as stream:
+                        stream.write(data)
             except FileExistsError:
                 return False
             except Exception as error:
@@ -133,6 +136,15 @@ class Remote:
         try:
             with self._explained(name):
                 self._files.rm_file(self._path(name))
+        except RemoteError as error:
+            if error.cause != "missing":
+                raise
+
+    def remove_all(self) -> None:
+        """Remove the folder, if it exists."""
+        try:
+            with self._explained(""):
+                self._files.rm(self._root, recursive=True)
         except RemoteError as error:
             if error.cause != "missing":
                 raise

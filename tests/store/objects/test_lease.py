@@ -1,0 +1,104 @@
+"""Two writers of one output in a store: one is refused, and a dead one is replaced."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import fsspec
+import pytest
+
+from pipeline.store.objects import lease
+from pipeline.store.objects.lease import only_writer
+from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.retry import RemoteError
+
+
+@pytest.fixture(params=["memory", "s3", "file"])
+def folder(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Remote]:
+    """A folder of each kind of store."""
+    bases = {"memory": "memory://leases", "file": f"file://{tmp_path}"}
+    base = bases.get(request.param) or request.getfixturevalue("s3")
+    yield open_remote(f"{base}/{request.node.name}")
+    fsspec.filesystem("memory").store.clear()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer is dead after 0.5 s."""
+    monkeypatch.setattr(lease, "SECONDS", 0.5)
+
+
+def write(folder: Remote, number: int, **about: Any) -> None:
+    known = {"host": "elsewhere", "process": "7", "beat": 0, "state": "writing"}
+    folder.put(f"lease-{number:06d}.json", json.dumps(known | about).encode())
+
+
+def test_a_second_writer_is_refused_until_the_first_ends(folder: Remote) -> None:
+    with only_writer(folder, "OUT", print) as first:
+        with pytest.raises(RemoteError, match=rf"OUT is being written .* process {os.getpid()} of"):
+            only_writer(folder, "OUT", print).__enter__()
+        assert first.name == "lease-000001.json"
+    with only_writer(folder, "OUT", print) as second:
+        assert [*folder.files()] == [second.name] == ["lease-000002.json"]
+
+
+def test_one_of_many_that_begin_at_once_writes(folder: Remote) -> None:
+    barrier, held, refused = threading.Barrier(5), [], []
+
+    def begin() -> None:
+        barrier.wait()
+        try:
+            with only_writer(folder, "OUT", print) as mine:
+                held.append(mine.name)
+                ended.wait()
+        except RemoteError as error:
+            refused.append(str(error))
+        if len(refused) == 4:
+            ended.set()
+
+    ended = threading.Event()
+    threads = [threading.Thread(target=begin) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    ended.wait(20)
+    for thread in threads:
+        thread.join(20)
+    assert (held, len(refused)) == (["lease-000001.json"], 4)
+
+
+def test_a_dead_writer_is_replaced_and_a_living_one_is_not(folder: Remote) -> None:
+    lines: list[str] = []
+    write(folder, 4, host=os.uname().nodename, process="1 of another start")
+    with only_writer(folder, "OUT", lines.append) as mine:
+        assert (mine.name, lines) == ("lease-000005.json", []), "of this machine, seen at once"
+    write(folder, 9)
+    with only_writer(folder, "OUT", lines.append) as mine:
+        assert mine.name == "lease-000010.json"
+    assert lines == ["waiting 0 s: process 7 of elsewhere may still be writing"]
+    write(folder, 20)
+    beats = iter(range(1, 1000))
+    ended = threading.Event()
+
+    def live() -> None:
+        while not ended.wait(0.05):
+            write(folder, 20, beat=next(beats))
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    with pytest.raises(RemoteError, match="is being written by another run, process 7 of else"):
+        only_writer(folder, "OUT", print).__enter__()
+    ended.set()
+    thread.join()
+
+
+def test_a_writer_that_slept_finds_its_successor(folder: Remote) -> None:
+    with only_writer(folder, "OUT", print) as mine:
+        mine.require()
+        mine._ended.set()  # as if the machine slept
+        write(folder, 2)
+        mine._renewed -= 1.0
+        with pytest.raises(RemoteError, match="another run has taken over"):
+            mine.require()
