@@ -2,10 +2,10 @@
 
 `python -m bench.bucket --images FOLDER` starts a server of S3, a proxy before it, a scheduler and
 workers, each as a user of its own with its own home and temporary folder, which no other may enter.
-It compares the set with that of a local run over the unpacked files, byte by byte, and counts
-requests and bytes, and prints the least that are needed. `--kills N` then kills a worker, the command
-and the proxy N times each at random moments of a run, checks that no object is ever incomplete,
-and that the continued run ends with the same objects.
+It compares the set with that of a local run over the unpacked files, byte by byte, and prints
+requests and bytes, and the least that are needed. `--kills N` then kills a worker, the command and
+the proxy N times each at random moments of a run, checks that no object is ever incomplete, and
+that the continued run ends with the same objects.
 """
 
 import argparse

@@ -4,8 +4,8 @@ A shard is the unit of work, failure and resumption. The process that computes i
 worker that shares no folder with it, writes and verifies it in a temporary folder, puts it to the
 store, and then puts a record next to the set: `.work/NAME/shard-00003-of-00012.ROWS-CONTENT.json`,
 with digests of the names and of the contents of its inputs. A shard with such a record is finished,
-so a listing shows where a run resumes. The index is put last, and removed before a shard that it lists is
-replaced.
+so a listing shows where a run resumes. The index is put last, and removed before a shard that it
+lists is replaced.
 """
 
 import json

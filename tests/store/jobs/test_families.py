@@ -1,5 +1,6 @@
 """Every family of features has every capability of the driver: one test each, for all families."""
 
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -8,6 +9,7 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 import torch
@@ -182,6 +184,28 @@ def test_rows_of_changed_origins_are_recomputed_and_no_others(
     family.make(tmp_path / "data", out, rows_per_shard=2, summary=summary)
     assert computed(summary) == 0
     assert verify(out).faults == []
+
+
+@of_all
+def test_a_set_in_a_store_is_that_of_a_folder(family: Family, tmp_path: Path) -> None:
+    """A changed origin, by its size and time, costs its shard."""
+    store, url = fsspec.filesystem("memory"), Path(f"memory://{tmp_path.name}/out")
+    data, summary = write_dataset(tmp_path / "data", family), tmp_path / "summary.json"
+    for changed in (None, 3):
+        write_dataset(data, family, changed=changed)
+        for file in (data / "files").glob("*"):
+            os.utime(file, (1, 1 + (file.stem == str(changed))))
+        family.make(data, url, rows_per_shard=2, summary=summary)
+        assert computed(summary) == (ROWS * family.per_entry if changed is None else 2)
+        out = tmp_path / str(changed) / "out"
+        family.make(data, out, rows_per_shard=2)
+        there = {Path(file).name: store.cat(file) for file in store.find(f"/{tmp_path.name}/out")}
+        assert there == {
+            path.name: path.read_bytes() for path in out.iterdir() if path.name in there
+        }
+        assert "index.json" in there
+    family.make(data, url, rows_per_shard=2, summary=summary)
+    assert computed(summary) == 0
 
 
 @of_files

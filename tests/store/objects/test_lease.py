@@ -46,7 +46,7 @@ def test_a_second_writer_is_refused_until_the_first_ends(folder: Remote) -> None
 
 
 def test_one_of_many_that_begin_at_once_writes(folder: Remote) -> None:
-    barrier, held, refused = threading.Barrier(5), [], []
+    barrier, held, refused = threading.Barrier(5), list[str](), list[str]()
 
     def begin() -> None:
         barrier.wait()
