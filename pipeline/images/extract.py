@@ -1,6 +1,5 @@
 """The jobs of `pipeline extract`: features of images as shards, of one layer or of several."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -194,8 +193,7 @@ def _extract(
 ) -> list[FeatureIndex]:
     """Extract some layers of a network; each set resumes by itself."""
     if (url := url_of(sets[0][1])) is not None and (tars := tar_files(dataset)):
-        names = [url_of(tar) or os.fspath(tar.absolute()) for tar in tars]
-        return [_extract_tars(names, url, sets, select, storage, compute, place, monitor)]
+        return [_extract_tars(tars, url, sets, select, storage, compute, place, monitor)]
     manifest = images_of(dataset, monitor.log)
     manifest.require("images", f"the recipe {sets[0][0].name!r}", NO_PICTURES)
     entries = manifest.select(select.split)[: select.limit]
@@ -240,7 +238,7 @@ def _extract(
 
 
 def _extract_tars(
-    tars: Sequence[str],
+    tars: Sequence[Path],
     out: str,
     sets: Sequence[tuple[Recipe, Path]],
     select: Selection,

@@ -5,7 +5,6 @@ deletes it. A file that cannot be read is one failed row with the file's name as
 """
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,6 +24,7 @@ from pipeline.store.jobs.options import Compute
 from pipeline.store.objects.locate import open_remote
 from pipeline.store.objects.mirror import receive
 from pipeline.store.objects.retry import RemoteError, retry
+from pipeline.store.objects.urls import absolute, common_folder, url_of
 from pipeline.store.progress import Monitor, Stopwatch
 from pipeline.store.shards.format import MISSING, UNREADABLE, FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
@@ -40,14 +40,15 @@ class TarShards:
     rows_per_shard = None
 
     def __init__(
-        self, tars: Sequence[str], recipe: Recipe, compute: Compute, monitor: Monitor
+        self, tars: Sequence[Path], recipe: Recipe, compute: Compute, monitor: Monitor
     ) -> None:
-        """Load the weights. `tars` are paths or URLs; ids are their paths below a common folder."""
-        self._folder = common_folder(tars)
-        self._names = [tar[len(self._folder) :].lstrip("/") for tar in tars]
+        """Load the weights. Ids begin with the path of a tar file below their common folder."""
+        folder = common_folder(tars)
+        self._folder = url_of(folder) or str(folder)
+        self._names = [absolute(tar).relative_to(folder).as_posix() for tar in tars]
         if twice := len(self._names) - len({*self._names}):
             raise DatasetError(f"{twice} tar files are named twice; name each file once")
-        dataset = PurePosixPath(self._folder).name or "images"
+        dataset = folder.name or "images"
         # Of no images: for the header, and for what a worker needs.
         self._source = image_source([], [], recipe, dataset, compute, monitor)
         self.header: FeatureHeader = self._source.header
@@ -74,12 +75,6 @@ class TarShards:
             part_of_images, source.recipe, how, self.header.dataset, source.shipped(ship), None
         )
         return partial(_opened, self._folder, self._names[number], part, self.header)
-
-
-def common_folder(tars: Sequence[str]) -> str:
-    """Return the deepest folder that contains all files, as a path or URL."""
-    parts = [tar.split("/")[:-1] for tar in tars]
-    return "/".join(os.path.commonprefix(parts))  # noqa: RUF071 - of lists, not of texts
 
 
 @contextmanager
