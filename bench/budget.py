@@ -24,6 +24,8 @@ BUDGET = {
     # 31 more: URLs, for all that opens files.
     # 480 more: feature sets read where they are, through a cache of blocks that processes share.
     # 417 more: images behind URLs, by blocks that their readers share.
+    # 960 more: feature sets in a store, shard by shard, with leases, and what tasks carry to
+    # workers that share no folder.
     "store": 13166,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     # 108 more: the same, when a dataset is prepared.

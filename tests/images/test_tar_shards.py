@@ -2,6 +2,9 @@
 
 import io
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,12 @@ import pytest
 from PIL import Image
 
 import pipeline
+from pipeline.images import image_source
 from pipeline.store.errors import PipelineError, WrongUsage
+from pipeline.store.jobs import object_shards
+from pipeline.store.objects.remote import Remote
 from pipeline.store.progress import QUIET
+from tests.store.workers.tasks import serial
 
 RECIPE = "timm:test_resnet"
 HOW = pipeline.Compute("random:0", batch_size=4)
@@ -154,3 +161,77 @@ def test_one_of_two_writers_is_refused(tars: tuple[str, Path]) -> None:
     second = Second()
     extract(url, monitor=second)
     assert "is being written by another run, process" in str(second.error)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> pipeline.Place:
+    """A scheduler whose tasks are pickled, and run here."""
+
+    @contextmanager
+    def executor(self: pipeline.Place, monitor: Any, gpu: bool) -> Iterator[Any]:
+        yield serial
+
+    monkeypatch.setattr(pipeline.Place, "executor", executor)
+    return pipeline.Place(scheduler="tcp://any:1")
+
+
+def test_workers_receive_the_weights_from_the_store(
+    tars: tuple[str, Path], elsewhere: pipeline.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, _ = tars
+    extract(url)
+    here = objects(url)
+    fsspec.filesystem("s3").rm(f"{url}/out", recursive=True)
+    loads: list[str] = []
+    load = image_source.load_weights
+
+    def noted(recipe: Any, *given: Any) -> Any:
+        loads.append(recipe.name)
+        return load(recipe, *given)
+
+    monkeypatch.setattr(image_source, "load_weights", noted)
+    image_source._network.cache_clear()
+    extract(url, place=elsewhere)
+    assert (objects(url), loads) == (here, ["timm:test_resnet.r160_in1k"]), "by the command alone"
+    assert len(fsspec.filesystem("s3").find(f"{url}/.work/files")) == 1
+
+
+def test_a_killed_run_continues_and_a_task_of_it_publishes_nothing(
+    tars: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before each write to the store: no index, no shard that is not whole."""
+    url, _ = tars
+    extract(url)
+    files, whole, kept = fsspec.filesystem("s3"), objects(url), []
+    files.rm(f"{url}/out", recursive=True)
+    files.rm(f"{url}/.work", recursive=True)
+    put = Remote.put
+
+    def dying(self: Remote, name: str, data: Any) -> None:
+        writes.append(name)
+        if len(writes) > left and not name.startswith("lease"):
+            raise KeyboardInterrupt
+        put(self, name, data)
+
+    monkeypatch.setattr(Remote, "put", dying)
+    publish = object_shards.publish_shard
+    for allowed in range(4):
+        writes: list[str] = []
+        left = allowed
+        with pytest.raises(KeyboardInterrupt):
+            extract(url)
+        there = objects(url)
+        assert there.items() <= whole.items()
+        assert "index.json" not in there
+        kept.append(len(there))
+    assert kept == [0, 1, 1, 3]
+
+    def late(number: int, task: Any, on_progress: Any) -> Any:
+        with pytest.raises(PipelineError, match="the run of this task has ended"):
+            publish(number, replace(task, lease="lease-000001.json"), on_progress)
+        return publish(number, task, on_progress)
+
+    monkeypatch.setattr(Remote, "put", put)
+    monkeypatch.setattr(object_shards, "publish_shard", late)
+    extract(url)
+    assert objects(url) == whole
