@@ -26,10 +26,10 @@ BUDGET = {
     # 417 more: images behind URLs, by blocks that their readers share.
     # 960 more: feature sets in a store, shard by shard, with leases, and what tasks carry to
     # workers that share no folder.
-    "store": 13166,  # to become 8,900
+    "store": 14193,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     # 108 more: the same, when a dataset is prepared.
-    "datasets": 5055,  # to become 3,900
+    "datasets": 5065,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
     # 110 more: checkpoints of training programs are read by an unpickler that runs nothing of
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
@@ -41,20 +41,20 @@ BUDGET = {
     # 35 more: a layer that is read leaves all others as in their own run.
     # 4 more: a tapped layer has the attributes that other layers read.
     # 37 more: reader processes are given what is behind a URL.
-    "images": 7247,  # to become 5,300
+    "images": 7427,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
-    "text": 6627,  # to become 5,900
+    "text": 6649,  # to become 5,900
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     # 204 more: programs of heads, for torch.export and ONNX.
-    "heads": 8141,  # to become 7,600
+    "heads": 8156,  # to become 7,600
     # 78 more: search by a vector, and by an encoder of one's own.
     # 2 more: features of a package that is not installed.
     # 3 more: programs of heads, for torch.export and ONNX.
     "retrieval": 5475,  # to become 5,000
-    "testing": 300,
+    "testing": 301,
     # 5 more: search without the package of a head.
     # 259 more: programs of heads, for torch.export and ONNX.
     "experiments": 1611,
@@ -70,7 +70,7 @@ BUDGET = {
     # 2 more: a line in the list of encoders, and its help.
     # 61 more: programs of heads, for torch.export and ONNX.
     # 9 more: URLs of images.
-    "stages": 5383,
+    "stages": 5388,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -87,7 +87,7 @@ BUDGET = {
     # 296 more: programs of heads, for torch.export and ONNX.
     # 26 more: layers in one pass before their norm, and attention.
     # 316 more: images behind URLs, and a server of S3.
-    "tests": 45480,  # to become 27,000
+    "tests": 45903,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
