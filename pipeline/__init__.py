@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from pipeline.store.convert.export import export as export
     from pipeline.store.convert.importers.import_features import import_features as import_features
     from pipeline.store.convert.merge import merge as merge
+    from pipeline.store.convert.new_version import convert_features as convert_features
     from pipeline.store.errors import PipelineError as PipelineError
     from pipeline.store.jobs.make_features import make_features as make_features
     from pipeline.store.jobs.options import Compute as Compute
@@ -116,6 +117,7 @@ _HOMES = {
     "Storage": "pipeline.store.jobs.options",
     "Stored": "pipeline.heads.embed",
     "TrainingOptions": "pipeline.heads.training.training_options",
+    "convert_features": "pipeline.store.convert.new_version",
     "describe": "pipeline.store.shards.describe",
     "embed": "pipeline.heads.embed",
     "encode": "pipeline.text.encode",

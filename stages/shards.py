@@ -212,6 +212,24 @@ def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
     _log_set(out, merge(folders, out, **options, monitor=CONSOLE))
 
 
+@shards.command("convert")
+@click.argument("path", type=PATH)
+@_out("Output folder of the shards.")
+def convert_command(path: Path, out: Path) -> None:
+    """Write a feature folder in the present version of the format, docs/format.md.
+
+    Rows, shards and content_sha256 are the same; the folder is left unchanged.
+
+    \b
+    Example:
+      pipeline shards convert features/old --out features/new
+    """
+    from pipeline.store.convert.new_version import convert_features
+
+    if (index := convert_features(path, out, monitor=CONSOLE)) is not None:
+        _log_set(out, index)
+
+
 @shards.command()
 @click.argument("path", type=PATH)
 @option("--licence", "Licence of the images and captions.")
