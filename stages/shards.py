@@ -115,7 +115,7 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
 @shards.command("export")
 @click.argument("path", type=FEATURES)
 @option("--to", "Layout.  [default: by the suffix of --out]", click.Choice([*EXPORTS]))
-@_out("File to write.")
+@_out("File to write; zarr and lance: folder.")
 @option(
     "--ids", "File with one id per line: export these rows, in this order.  [default: all]", PATH
 )
@@ -124,8 +124,11 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
 @flag("--compress", "h5 with --copy or --ids: compress in small gzip chunks.")
 @flag("--allow-failed", "Write failed rows as NaN, or null in tables.")
 @option(
-    "--dataset", "parquet, arrow: prepared dataset whose splits and captions become columns.", PATH
+    "--dataset",
+    "parquet, arrow, lance: prepared dataset whose splits and captions become columns.",
+    PATH,
 )
+@option("--url", "kerchunk: folder or URL where readers find the shards.  [default: PATH]")
 def export_command(
     path: Path, out: Path, to: str | None, dataset: Path | None, **options: Any
 ) -> None:
@@ -135,6 +138,8 @@ def export_command(
     arrow: a table with id, split, captions, status, reason and vector; for an embedding file with
     id, side, image_id, split, captions and vector. h5: one HDF5 file, which refers to the shards
     or is a copy. safetensors: features, with ids in the metadata. vqa: the layout of pytorch-vqa.
+    kerchunk: a small JSON file of byte ranges, with which fsspec, Zarr and xarray read the shards
+    in place. zarr: a Zarr group. lance: a Lance table, with the columns of parquet.
 
     \b
     Examples:

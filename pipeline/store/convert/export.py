@@ -13,6 +13,7 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.store.builder.locking import require_output_file
 from pipeline.store.convert.importers.id_files import read_ids
 from pipeline.store.convert.layouts import EXPORTS, SUFFIXES
+from pipeline.store.convert.references import export_references
 from pipeline.store.errors import WrongUsage
 from pipeline.store.files import appearing_whole
 from pipeline.store.hashing import canonical_json
@@ -49,6 +50,7 @@ def export(
     compress: bool = False,
     allow_failed: bool = False,
     dataset: str | Path | None = None,
+    url: str | None = None,
     monitor: Monitor = QUIET,
 ) -> int:
     """Export a feature set to a layout of another program, and return the number of rows.
@@ -56,7 +58,7 @@ def export(
     Parameters
     ----------
     features : FeatureSet, str or Path. A feature set or its folder.
-    out : str or Path. The file to write.
+    out : str or Path. The file to write; zarr and lance: a new folder.
     to : str or None. A name in `pipeline.store.convert.layouts.EXPORTS`. None: by the suffix of
         `out`.
     ids : sequence of str, str, Path, or None. Rows to write, in this order, or a file for
@@ -65,8 +67,10 @@ def export(
     copy : bool. h5 only: copy the rows instead of referring to the shards.
     compress : bool. h5 with `copy` or `ids` only: small gzip chunks.
     allow_failed : bool. Write failed rows as NaN or null instead of raising.
-    dataset : str, Path or None. parquet and arrow only: folder of the prepared dataset whose splits
-        and captions become columns.
+    dataset : str, Path or None. parquet, arrow and lance only: folder of the prepared dataset whose
+        splits and captions become columns.
+    url : str or None. kerchunk only: folder or URL where readers find the shards. None: where they
+        are now.
     monitor : Monitor. Receives the progress.
 
     Returns
@@ -80,9 +84,12 @@ def export(
         Arguments that do not match the layout.
     ShardError
         The rows do not fit the layout: an id with a line break (npy) or without a number (vqa),
-        repeated ids (h5), rows that are not grids (vqa), or too many ids (safetensors).
+        repeated ids (h5), rows that are not grids (vqa), too many ids (safetensors), or shards that
+        are compressed (kerchunk).
+    MissingPackage
+        `to` is zarr or lance, and its package is not installed.
     OutputError
-        `out` is a folder, or its folder is not writable.
+        `out` is a folder, or its folder is not writable; zarr and lance: it exists.
     MissingRows
         An id has no row, or is not an image or caption of the dataset.
     FailedRows
@@ -102,8 +109,12 @@ def export(
     view = to == "h5" and not copy and ids is None
     if to not in EXPORTS:
         raise WrongUsage(f"unknown layout {to!r}; known: {', '.join(EXPORTS)}")
-    if dataset is not None and to not in ("parquet", "arrow"):
-        raise WrongUsage("`dataset=...` requires `to=parquet` or `to=arrow`")
+    if dataset is not None and to not in ("parquet", "arrow", "lance"):
+        raise WrongUsage("`dataset=...` requires `to=parquet`, `to=arrow` or `to=lance`")
+    if to == "kerchunk" and ids is not None:
+        raise WrongUsage("`to=kerchunk` refers to all rows; write some with `to=h5` and `ids=...`")
+    if url is not None and to != "kerchunk":
+        raise WrongUsage("`url=...` requires `to=kerchunk`")
     if repeat > 1 and to != "npy":
         raise WrongUsage("`repeat=...` requires `to=npy`")
     if copy and to != "h5":
@@ -124,13 +135,25 @@ def export(
             export_h5_copy(features, out, requested, allow_failed, compress, progress)
         elif to == "safetensors":
             export_safetensors(features, out, requested, allow_failed, progress)
-        elif to in ("parquet", "arrow"):
+        elif to == "kerchunk":
             _require_output(features, out)
+            features.rows_to_read(requested, allow_failed)
+            export_references(features, out, url)
+        elif to == "zarr":
             # Imported here because pyarrow is slow to import.
+            from pipeline.store.convert.cloud import export_zarr
+
+            export_zarr(features, out, requested, allow_failed, progress)
+        elif to in ("parquet", "arrow", "lance"):
+            from pipeline.store.convert.cloud import export_lance
             from pipeline.store.convert.tables import export_table
 
             manifest = None if dataset is None else read_manifest(dataset)
-            export_table(features, out, requested, to, manifest, allow_failed, progress)
+            if to == "lance":
+                export_lance(features, out, requested, manifest, allow_failed, progress)
+            else:
+                _require_output(features, out)
+                export_table(features, out, requested, to, manifest, allow_failed, progress)
         else:
             export_vqa(features, out, requested, allow_failed, progress)
     return len(requested)

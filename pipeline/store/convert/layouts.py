@@ -7,6 +7,9 @@ EXPORTS = {
     "h5": "one HDF5 file, as references to the shards or as a copy",
     "safetensors": "features, and ids in the metadata",
     "vqa": "the HDF5 layout of pytorch-vqa",
+    "kerchunk": "references to the shards, which fsspec, Zarr and xarray read",
+    "zarr": "a Zarr group",
+    "lance": "a Lance table, with the columns of parquet",
 }
 SUFFIXES = {
     ".npy": "npy",
@@ -16,6 +19,9 @@ SUFFIXES = {
     ".h5": "h5",
     ".hdf5": "h5",
     ".safetensors": "safetensors",
+    ".json": "kerchunk",
+    ".zarr": "zarr",
+    ".lance": "lance",
 }
 """Default layout of an export by the suffix of its file."""
 

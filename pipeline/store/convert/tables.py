@@ -40,17 +40,32 @@ def export_table(
     memory, and form one row group or record batch. The same set produces the same bytes with the
     same version of pyarrow.
     """
-    blocks = features.blocks(ids, allow_failed)
-    described = None if dataset is None else described_rows(ids, dataset)
-    more = [name for name in features.sources if name != SOURCE_CRC32]
-    schema = _schema(features, described is not None, more)
+    schema, batches = table_batches(features, ids, dataset, allow_failed, progress)
     size = len(ids) * features.index.header.row_bytes
-    row = 0
     with (
         explained(out, size),
         appearing_whole(out) as part,
         table_writer(part, schema, to) as writer,
     ):
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def table_batches(
+    features: FeatureSet,
+    ids: Sequence[str],
+    dataset: Manifest | None,
+    allow_failed: bool,
+    progress: Progress,
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema and the rows of a table; missing and failed rows raise here."""
+    blocks = features.blocks(ids, allow_failed)
+    described = None if dataset is None else described_rows(ids, dataset)
+    more = [name for name in features.sources if name != SOURCE_CRC32]
+    schema = _schema(features, described is not None, more)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        row = 0
         for block in blocks:
             here = slice(row, row + len(block))
             columns = [pa.array(ids[here], pa.string())]
@@ -64,9 +79,11 @@ def export_table(
                 *(pa.array(block.sources[name]) for name in more),
                 vectors(block.features, schema.field(VECTOR).type, block.status != OK),
             ]
-            writer.write_batch(pa.record_batch(columns, schema))
+            yield pa.record_batch(columns, schema)
             row += len(block)
             progress(row, len(ids), 0)
+
+    return schema, batches()
 
 
 def _schema(features: FeatureSet, described: bool, more: Sequence[str]) -> pa.Schema:

@@ -72,16 +72,20 @@ def write_attributes(file: h5py.File, attributes: Mapping[str, Any]) -> None:
 def write_rows(file: h5py.File, header: FeatureHeader, values: Mapping[str, Any]) -> None:
     """Write all columns but the features, which exist; in version 2 also the dimension scales."""
     columns.write(file, row_columns(), values, fixed=header.format_version > 1)
-    if header.format_version > 1:
-        _name_axes(file, names_in(header.axes))
+    if header.format_version > 1 and (axes := axis_names(header)):
+        _name_axes(file, axes)
+
+
+def axis_names(header: FeatureHeader) -> tuple[str, ...]:
+    """Return the names of the axes of the features; () unless all can be names of datasets."""
+    axes, taken = names_in(header.axes), {column.name for column in COLUMNS}
+    usable = len({*axes} - taken) == len(axes) == len(header.row_shape) + 1
+    return axes if usable and all(name.isidentifier() for name in axes) else ()
 
 
 def _name_axes(file: h5py.File, axes: Sequence[str]) -> None:
-    """Attach a dimension scale to each axis of the columns, unless a name cannot be a dataset's."""
+    """Attach a dimension scale to each axis of the columns."""
     # Of netCDF-4, for a dimension without a variable: no values are stored.
-    usable = len({*axes}) == len(axes) == file[FEATURES].ndim and not {*axes} & {*file}
-    if not usable or not all(name.isidentifier() for name in axes):
-        return
     of_columns = [(file[FEATURES], axes)]
     of_columns += [(file[c.name], axes[:1]) for c in row_columns() if c.name in file]
     for number, (name, length) in enumerate(zip(axes, file[FEATURES].shape, strict=True)):

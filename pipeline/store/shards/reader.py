@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from io import RawIOBase
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import h5py
 import numpy as np
@@ -39,6 +39,14 @@ from pipeline.store.shards.layout import (
 )
 
 T = TypeVar("T")
+
+
+class Place(NamedTuple):
+    """Where a shard has a column: bytes of a dtype from an offset on, or chunks (None)."""
+
+    dtype: np.dtype
+    offset: int | None
+
 
 # Small enough for a core's cache, since every row is read several times.
 _READ_ROWS_BYTES = 1 << 21
@@ -137,6 +145,11 @@ class ShardFile:
                 self._remote.fetch(self._read(lambda file: _chunks_of(file, rows)))
             return self._read(lambda file: self._unpacked(file, rows))
 
+    def places(self) -> tuple[int, dict[str, Place]]:
+        """Return the bytes of the file, and the place of each column that it has."""
+        with self._reading():
+            return self._read(_places)
+
     def _unpacked(self, file: h5py.File, rows: np.ndarray) -> np.ndarray:
         dataset = file[COLUMNS[0].name]
         stored = np.empty((len(rows), *self.row_shape), self.dtype)
@@ -233,6 +246,15 @@ class ShardFile:
             # An ndarray on the same pages: indexing np.memmap is slower.
             self._map = (os.getpid(), mapped.view(np.ndarray))
         return self._map[1]
+
+
+def _places(file: h5py.File) -> tuple[int, dict[str, Place]]:
+    held = ((column.name, file[column.name]) for column in COLUMNS if column.name in file)
+    places = {name: Place(dataset.dtype, dataset.id.get_offset()) for name, dataset in held}
+    texts = {name for name, place in places.items() if place.dtype.kind == "O"}  # in the heap
+    return file.id.get_filesize(), places | {
+        name: Place(places[name].dtype, None) for name in texts
+    }
 
 
 def _chunks_of(file: h5py.File, rows: np.ndarray) -> list[tuple[int, int]]:
