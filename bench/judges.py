@@ -9,7 +9,6 @@ docs/judges.md has the results, and the exceptions with reasons.
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -22,13 +21,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 from threading import Thread
 
-import numpy as np
-from PIL import Image
-
-import pipeline
+from bench.shard_readers import NODE, ended, read_a_shard
 
 PROJECT = Path(__file__).resolve().parents[1]
-NODE = PROJECT / ".judges" / "node_modules"
 
 # Name, command of uvx, and the pattern of the score in what it prints.
 PACKAGE = (
@@ -51,58 +46,6 @@ PACKAGE = (
         "pyright",
         "pyright --verifytypes pipeline --ignoreexternal",
         "Type completeness score: .*",
-    ),
-)
-
-# Programs that print the id and three values of the first row of the shard, which is their last
-# argument. Octave cannot read texts of variable length, and R and Octave have the axes reversed.
-READERS = (
-    ("h5ls", ("sh", "-c", "h5ls -d $0/ids | head -n 3; h5ls -d $0/features | head -n 4")),
-    ("h5dump", ("sh", "-c", "h5dump -d ids -s 0 -c 1 $0; h5dump -d features -s 0,0 -c 1,3 $0")),
-    (
-        "Rscript",
-        (
-            "Rscript",
-            "-e",
-            'f <- hdf5r::H5File$new(commandArgs(TRUE), "r");'
-            'cat(f[["ids"]][1], f[["features"]][1:3, 1])',
-        ),
-    ),
-    (
-        "octave",
-        (
-            *("sh", "-c"),
-            "octave --quiet --eval \"x = load('-hdf5', '$0', 'features').features;"
-            " printf('%.6g ', x(1:3, 1))\"",
-        ),
-    ),
-    (
-        "pyfive",
-        (
-            *("uvx", "--quiet", "--with", "pyfive", "python", "-c"),
-            "import pyfive, sys; f = pyfive.File(sys.argv[1])\n"
-            "print(f['ids'][0], *f['features'][0][:3])",
-        ),
-    ),
-    (
-        "jsfive",
-        (
-            *("node", "--input-type=module", "-e"),
-            'import {readFileSync} from "fs"; import {File} from "jsfive";'
-            "const b = readFileSync(process.argv[1]);"
-            "const f = new File(b.buffer.slice(b.byteOffset, b.byteOffset + b.length));"
-            'console.log(f.get("ids").value[0], ...f.get("features").value.slice(0, 3))',
-        ),
-    ),
-    (
-        "h5wasm",
-        (
-            *("node", "--input-type=module", "-e"),
-            'import * as h5 from "h5wasm/node"; await h5.ready;'
-            'const f = new h5.File(process.argv[1], "r");'
-            'const row = f.get("features").slice([[0, 1], [0, 3]]);'
-            'console.log(f.get("ids").slice([[0, 1]])[0], ...row)',
-        ),
     ),
 )
 
@@ -160,7 +103,7 @@ def main() -> None:
         for name, command, score in PACKAGE:
             made = {"dist": str(wheel), "requirements": str(requirements)}
             _judge(name, _uvx_of(command, **made), score)
-        _read_a_shard(work)
+        read_a_shard(work)
         for pages in given.pages:
             vnu = ("java", "-jar", NODE / "vnu-jar/build/dist/vnu.jar", "--skip-non-html")
             _judge(f"vnu {pages}", (*vnu, "--errors-only", pages.absolute()), "error: .*")
@@ -185,30 +128,16 @@ def _uvx_of(command: str, **values: str) -> list[str]:
 
 def _judge(name: str, command: Sequence[str | Path], score: str) -> None:
     """Run a judge in the project; print its status and the first 12 lines of its score."""
-    ended = _ended(name, command, PROJECT, 1800)
-    if ended is None:
+    result = ended(name, command, PROJECT, 1800)
+    if result is None:
         return
-    found = [line.strip() for line in re.findall(score, ended.stdout + ended.stderr, re.MULTILINE)]
+    found = [
+        line.strip() for line in re.findall(score, result.stdout + result.stderr, re.MULTILINE)
+    ]
     print(
-        f"{name}: status {ended.returncode}, {len(found)} lines; {'; '.join(found[:12])}",
+        f"{name}: status {result.returncode}, {len(found)} lines; {'; '.join(found[:12])}",
         flush=True,
     )
-
-
-def _ended(
-    name: str, command: Sequence[str | Path], folder: Path, seconds: int
-) -> subprocess.CompletedProcess[str] | None:
-    """Run a program in a folder; return None with a line if it is missing or exceeds its time."""
-    words = [str(part) for part in command]
-    program = words[2] if words[0] == "env" else words[0]  # env PYTHONPATH=... PROGRAM
-    if not shutil.which(program):
-        print(f"{name}: skipped, {program} is not installed", flush=True)
-        return None
-    try:
-        return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        print(f"{name}: stopped after {seconds} s", flush=True)
-        return None
 
 
 def _judge_page(url: str) -> None:
@@ -217,26 +146,6 @@ def _judge_page(url: str) -> None:
         # The URL is first: lighthouse would read it as one more of its categories.
         program = NODE / ".bin" / command[0]
         _judge(f"{name} {url}", (program, url, *command[1:]), score)
-
-
-def _read_a_shard(work: Path) -> None:
-    """Print the first row of a shard as read by other programs, next to this package's."""
-    images = work / "images"
-    images.mkdir()
-    for number in range(3):
-        pixels = np.random.default_rng(number).integers(256, size=(32, 32, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(images / f"{number}.png")
-    pipeline.extract(images, work / "features", recipe="dct-thumbnail")
-    features = pipeline.read_features(work / "features")
-    print("the first row is", features.ids[0], *features.read([features.ids[0]])[0, :3])
-    (shard,) = (work / "features").glob("*.h5")
-    for name, command in READERS:
-        # Node.js finds its packages from the folder that it runs in.
-        ended = _ended(name, [*command, shard], NODE.parent if NODE.exists() else work, 300)
-        if ended is None:
-            continue
-        found = re.findall(r"0\.png|-?\d+\.\d{3,}", ended.stdout)
-        print(f"{name}: {' '.join(found[:4]) or ended.stderr.strip()[-300:]}", flush=True)
 
 
 @contextmanager
