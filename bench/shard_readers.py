@@ -56,9 +56,9 @@ READERS = (
 )
 
 # Programs of Python and of Node.js that print ids, names of axes, and the SHA-256 of the features,
-# as JSON; `_READ` and `_PRINT` stand around those of Python.
-_READ = "import hashlib, json, sys; path = sys.argv[1]\n"
-_PRINT = """
+# as JSON; `READ` and `PRINT` stand around those of Python.
+READ = "import hashlib, json, sys; path = sys.argv[1]\n"
+PRINT = """
 ids = [i.decode() if isinstance(i, bytes) else i for i in ids]
 print(json.dumps([ids, axes, hashlib.sha256(features.tobytes()).hexdigest()]))
 """
@@ -146,32 +146,28 @@ def read_a_shard(work: Path) -> None:
             print(f"{name}: {' '.join(found[:4]) or read.stderr.strip()[-300:]}", flush=True)
     axes = features.index.header.axes.split(", ")
     expected = [list(features.ids), axes, hashlib.sha256(features[:].tobytes()).hexdigest()]
-    programs = [
-        (
-            name,
-            [
-                "uvx",
-                "--quiet",
-                *_with(packages),
-                "python",
-                "-W",
-                "ignore",
-                "-c",
-                _READ + code + _PRINT,
-            ],
-        )
-        for name, packages, code in PYTHON
-    ]
-    programs.append(("h5wasm", ["node", "--input-type=module", "-e", _H5WASM]))
-    for name, command in programs:
+    for name, command in programs():
         if (read := ended(name, [*command, shard], here, 300)) is None:
             continue
         try:
             same = json.loads(read.stdout.strip().splitlines()[-1]) == expected
         except (IndexError, ValueError):
-            print(f"{name}: failed: {read.stderr.strip()[-300:]}", flush=True)
+            last = (read.stderr or read.stdout).strip().splitlines()[-1:]
+            print(f"{name}: failed: {''.join(last)}", flush=True)
         else:
-            print(f"{name}: {'equal' if same else read.stdout}", flush=True)
+            print(f"{name}: {'equal' if same else read.stdout.strip()}", flush=True)
+
+
+def programs() -> list[tuple[str, list[str]]]:
+    """Return the programs that print ids, names of axes and a hash, by name."""
+    python = ("python", "-W", "ignore", "-c")
+    return [
+        *(
+            (name, ["uvx", "--quiet", *_with(packages), *python, READ + code + PRINT])
+            for name, packages, code in PYTHON
+        ),
+        ("h5wasm", ["node", "--input-type=module", "-e", _H5WASM]),
+    ]
 
 
 def _with(packages: Sequence[str]) -> list[str]:

@@ -67,7 +67,11 @@ def require_same(group: Any, features: FeatureSet) -> None:
     """Assert that the arrays have the values and types of the set."""
     assert group["features"][:].tobytes() == features[:].tobytes()
     assert group["features"].dtype == features.dtype
-    columns: dict[str, Any] = {"status": features.status, "crc32": features.crc32, **features.sources}
+    columns: dict[str, Any] = {
+        "status": features.status,
+        "crc32": features.crc32,
+        **features.sources,
+    }
     for name, values in columns.items():
         assert (group[name][:].tobytes(), group[name].dtype) == (values.tobytes(), values.dtype)
     for name, texts in (("ids", features.ids), ("error", features.errors)):
