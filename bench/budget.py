@@ -22,6 +22,7 @@ BUDGET = {
     # 2 more: a head by its path whose package is missing.
     # 1 more: programs of heads, for torch.export and ONNX.
     # 31 more: URLs, for all that opens files.
+    # 107 more: version 2 of feature shards; 413 more: its conversion, and exports for the cloud.
     # 480 more: feature sets read where they are, through a cache of blocks that processes share.
     # 417 more: images behind URLs, by blocks that their readers share.
     # 960 more: feature sets in a store, shard by shard, with leases, and what tasks carry to

@@ -140,8 +140,8 @@ def read_a_shard(work: Path) -> None:
     pipeline.export(features, shard.with_name(f"{shard.name}.json"), allow_failed=True)
     # Node.js finds its packages from the folder that it runs in.
     here = NODE.parent if NODE.exists() else work
-    for name, command in READERS:
-        if (read := ended(name, [*command, shard], here, 300)) is not None:
+    for name, words in READERS:
+        if (read := ended(name, [*words, shard], here, 300)) is not None:
             found = re.findall(r"é0\.png|-?\d+\.\d{3,}", read.stdout)
             print(f"{name}: {' '.join(found[:4]) or read.stderr.strip()[-300:]}", flush=True)
     axes = features.index.header.axes.split(", ")
