@@ -56,7 +56,7 @@ READERS = (
 )
 
 # Programs of Python and of Node.js that print ids, names of axes, and the SHA-256 of the features,
-# as JSON; `READ` and `PRINT` stand around those of Python.
+# as JSON; those of Python begin with `READ` and end with `PRINT`.
 READ = "import hashlib, json, sys; path = sys.argv[1]\n"
 PRINT = """
 ids = [i.decode() if isinstance(i, bytes) else i for i in ids]

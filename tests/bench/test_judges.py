@@ -28,7 +28,7 @@ def test_missing_and_slow_programs_are_skipped(
     assert shard_readers.ended("slow", ["sleep", "9"], tmp_path, 0) is None
     lines = capsys.readouterr().out.splitlines()
     assert lines.pop(0).startswith("the first row is é0.png ")
-    assert lines.pop(3).startswith('reversed: [[')
+    assert lines.pop(3).startswith("reversed: [[")
     assert lines.pop(3) == "fails: failed: ZeroDivisionError: division by zero"
     assert lines == [
         "odd: skipped, no-such-program is not installed",
