@@ -26,15 +26,10 @@ from pathlib import Path
 from typing import cast
 
 from pipeline.store.jobs import object_shards
-from pipeline.store.jobs.object_shards import (
-    OpenShard,
-    ShardKey,
-    ShardTask,
-    _Published,
-    _Record,
-    make_object_shards,
-)
+from pipeline.store.jobs.object_shards import make_object_shards
 from pipeline.store.jobs.options import Storage
+from pipeline.store.jobs.publish_shard import ObjectTask, PublishedShard, ShardRecord
+from pipeline.store.jobs.sharded_source import OpenShard, ShardKey
 from pipeline.store.objects.locate import open_writable
 from pipeline.store.progress import QUIET, OnProgress, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, ShardEntry
@@ -67,15 +62,17 @@ class Simulated:
         return cast(OpenShard, partial(nullcontext, f"s3://bucket/tars/{number:08}.tar"))
 
 
-def answer(number: int, task: ShardTask, on_progress: OnProgress) -> _Published:
+def answer(number: int, task: ObjectTask, on_progress: OnProgress) -> PublishedShard:
     """Return the record of a shard, as a worker does that has computed it."""
-    return _Published(number, record(number, task.file), {"read": 1.0, "forward": 1.0})
+    return PublishedShard(number, record(number, task.file), {"read": 1.0, "forward": 1.0})
 
 
-def record(number: int, file: str) -> _Record:
+def record(number: int, file: str) -> ShardRecord:
     """Return the record of a shard."""
     digest = hashlib.sha256(b"%d" % number).hexdigest()
-    return _Record(entry=ShardEntry(file, 0, ROWS, 0, digest, digest), created_by="bench", bytes=1)
+    return ShardRecord(
+        entry=ShardEntry(file, 0, ROWS, 0, digest, digest), created_by="bench", bytes=1
+    )
 
 
 def main() -> None:

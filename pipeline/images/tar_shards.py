@@ -19,8 +19,8 @@ from pipeline.datasets.plain_images import plain_images
 from pipeline.images.image_source import ImageSource, image_source, part_of_images
 from pipeline.images.recipes import Recipe
 from pipeline.store.hashing import sha256_of_json
-from pipeline.store.jobs.object_shards import OpenShard, ShardKey, ShardRows
 from pipeline.store.jobs.options import Compute
+from pipeline.store.jobs.sharded_source import OpenShard, ShardKey, ShardRows
 from pipeline.store.objects.locate import open_remote
 from pipeline.store.objects.mirror import receive
 from pipeline.store.objects.retry import RemoteError, retry

@@ -8,61 +8,38 @@ so a listing shows where a run resumes. The index is put last, and removed befor
 lists is replaced.
 """
 
-import json
 import logging
 import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from pipeline.store.builder.unfinished_shard import finished_shard
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.jobs.options import Storage
-from pipeline.store.jobs.worker import require_same
+from pipeline.store.jobs.publish_shard import ObjectTask, ShardRecord, publish_shard
+from pipeline.store.jobs.sharded_source import ShardedSource, ShardKey
 from pipeline.store.objects.lease import Lease, only_writer
 from pipeline.store.objects.locate import open_writable
-from pipeline.store.objects.remote import Remote, read_bounded
+from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.retried import read_bounded
 from pipeline.store.objects.retry import retry
-from pipeline.store.progress import WRITE, Monitor, OnProgress, Stopwatch
-from pipeline.store.registry import Guests, adopt, guests_of_calls
-from pipeline.store.schema import Natural, decode
+from pipeline.store.progress import Monitor, OnProgress, Stopwatch
+from pipeline.store.registry import guests_of_calls
+from pipeline.store.schema import decode
 from pipeline.store.shards.format import (
-    OK,
-    FeatureHeader,
     OtherShard,
-    RowBlock,
-    ShardEntry,
-    ShardError,
 )
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, index_from, index_of
-from pipeline.store.shards.plan import Span, shard_name
-from pipeline.store.shards.writer import write_shard
+from pipeline.store.shards.plan import shard_name
 from pipeline.store.wording import counted
 from pipeline.store.workers.place import Executor, Place
 from pipeline.store.workers.shipping import Ship, Shipping, scratch, shared
-
-
-class ShardRows(Protocol):
-    """The rows of one shard; what a `FeatureSource` has of them."""
-
-    @property
-    def header(self) -> FeatureHeader: ...
-    @property
-    def ids(self) -> Sequence[str]: ...
-    def compute(
-        self, spans: Sequence[Span], watch: Stopwatch
-    ) -> Iterator[tuple[int, RowBlock]]: ...
-
-
-OpenShard = Callable[[], AbstractContextManager[ShardRows]]
-"""Opens the rows of one shard where they are computed; picklable."""
 
 Result = TypeVar("Result")
 
@@ -71,70 +48,6 @@ _log = logging.getLogger(__name__)
 _RECORD = re.compile(r"(shard-(\d+)-of-(\d+)\.h5)\.([0-9a-f]{12})-([0-9a-f]{12})\.json")
 _MOST_INDEX_BYTES = 1 << 30
 _MOST_RECORD_BYTES = 1 << 16
-_SECONDS_BETWEEN_REPORTS = 1.0
-
-# The threads of a worker share one network.
-_opening = Lock()
-
-
-class ShardKey(NamedTuple):
-    """What a shard was made from, as 12 hex digits each."""
-
-    rows: str
-    """Of the names of its rows, or of its input file."""
-    content: str
-    """Of all that decides its features."""
-
-
-class ShardedSource(Protocol):
-    """Rows that come in shards of their own; the attributes are those of a `FeatureSource`."""
-
-    @property
-    def header(self) -> FeatureHeader: ...
-    @property
-    def unit(self) -> str: ...
-    @property
-    def gpu(self) -> bool: ...
-    @property
-    def rows_per_shard(self) -> int | None: ...  # None: each shard has its own number
-
-    def shard_keys(self) -> Sequence[ShardKey]:
-        """Return the key of each shard, without the header."""
-
-    def open_shard(self, number: int, threads: int | None, ship: Ship) -> OpenShard:
-        """Return a function that opens the rows of a shard; `ship` carries files to it."""
-
-
-@dataclass(frozen=True)
-class ShardTask:
-    """What is needed to compute and publish a shard."""
-
-    out: str
-    file: str
-    shards: int
-    record: str
-    header: FeatureHeader
-    compress: bool
-    lease: str
-    """File of the run's lease: a task of an older run publishes nothing."""
-    open: OpenShard
-    guests: Sequence[Guests]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Record:
-    """A published shard, as the record next to the set has it."""
-
-    entry: ShardEntry
-    created_by: str
-    bytes: Natural
-
-
-@dataclass(frozen=True)
-class _Published:
-    number: int
-    record: _Record
-    seconds: dict[str, float]  # by stage
 
 
 def make_object_shards(
@@ -215,7 +128,7 @@ class _Job:
         ends = [0, *sorted(current | {total})]
         self._counts = [end for start, end in pairwise(ends) for _ in range(start, end)]
         self.names: list[str] = [shard_name(n, count) for n, count in enumerate(self._counts)]
-        self._done: dict[int, _Record] = {}
+        self._done: dict[int, ShardRecord] = {}
 
     def pending(self) -> list[int]:
         """Return the shards to compute; raise if the output holds another set."""
@@ -235,7 +148,7 @@ class _Job:
             else:
                 assert self._before is not None
                 made_by = entry.created_by or self._before.header.created_by
-                record = _Record(entry=entry, created_by=made_by, bytes=self._size(number))
+                record = ShardRecord(entry=entry, created_by=made_by, bytes=self._size(number))
             if record is None or record.bytes != self._size(number):
                 self._monitor.log(f"will be recomputed: {self.names[number]} is not as recorded")
                 have[number] = False
@@ -261,12 +174,12 @@ class _Job:
             files = self._remote.beside(".work", "files")
             ship = Shipping(files, f"{self._out.rpartition('/')[0]}/.work/files", self._monitor.log)
 
-        def tasks() -> Iterator[tuple[int, ShardTask]]:
+        def tasks() -> Iterator[tuple[int, ObjectTask]]:
             for number in pending:
                 key = self._keys[number]
                 yield (
                     number,
-                    ShardTask(
+                    ObjectTask(
                         self._out,
                         self.names[number],
                         self._counts[number],
@@ -365,11 +278,11 @@ class _Job:
     def _size(self, number: int) -> int:
         return self._there[self.names[number]].size
 
-    def _read_record(self, number: int) -> _Record | None:
+    def _read_record(self, number: int) -> ShardRecord | None:
         key = number, self._counts[number], self._keys[number]
         data = read_bounded(self._work, self._records[key], _MOST_RECORD_BYTES, self._monitor.log)
         try:
-            return decode(data or b"", _Record)
+            return decode(data or b"", ShardRecord)
         except ValueError:
             return None
 
@@ -379,47 +292,6 @@ def read_index_at(url: str) -> FeatureIndex | None:
     remote = open_writable(url)
     data = read_bounded(remote, INDEX_FILE, _MOST_INDEX_BYTES, _log.warning)
     return None if data is None else index_from(data, f"{remote.shown}/{INDEX_FILE}")
-
-
-def publish_shard(number: int, task: ShardTask, on_progress: OnProgress) -> _Published:
-    """Compute a shard, verify it, and put it and its record to the store."""
-    watch = Stopwatch()
-    with ExitStack() as entered:
-        with _opening:
-            adopt(task.guests)
-            source = entered.enter_context(task.open())
-        require_same(task.header, source.header)
-        folder = entered.enter_context(TemporaryDirectory(prefix="pipeline-", dir=scratch()))
-        path = Path(folder, task.file)
-        blocks = _reported(source, watch, partial(on_progress, number))
-        write_shard(path, task.header, source.ids, blocks, number, task.shards, task.compress)
-        with watch.timing(WRITE):
-            finished = finished_shard(path, task.header, source.ids, 0)
-            record = _Record(
-                entry=finished.entry, created_by=finished.created_by, bytes=path.stat().st_size
-            )
-            remote = open_writable(task.out)
-            work = remote.beside(".work", remote.name)
-            if retry(partial(work.size, task.lease), _log.warning) is None:
-                raise ShardError(f"{remote.shown}: the run of this task has ended")
-            retry(partial(remote.put, task.file, path), _log.warning)
-            text = json.dumps(asdict(record), sort_keys=True).encode()
-            retry(partial(work.put, task.record, text), _log.warning)
-    return _Published(number, record, watch.seconds)
-
-
-def _reported(
-    source: ShardRows, watch: Stopwatch, report: Callable[[int, int], None]
-) -> Iterator[RowBlock]:
-    """Yield the rows of a source in order, and report their number now and then."""
-    done = failed = 0
-    reported = time.monotonic()
-    for _, block in source.compute([Span(0, len(source.ids))], watch):
-        done, failed = done + len(block), failed + int((block.status != OK).sum())
-        if time.monotonic() - reported >= _SECONDS_BETWEEN_REPORTS:
-            reported = time.monotonic()
-            report(done, failed)
-        yield block
 
 
 def _here(

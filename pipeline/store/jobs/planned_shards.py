@@ -9,9 +9,10 @@ import numpy as np
 
 from pipeline.store.hashing import sha256_of_json, sha256_of_texts
 from pipeline.store.jobs.feature_source import FeatureSource
-from pipeline.store.jobs.object_shards import OpenShard, ShardKey, ShardRows, read_index_at
+from pipeline.store.jobs.object_shards import read_index_at
 from pipeline.store.jobs.options import Storage
 from pipeline.store.jobs.origins import common_folder, missing_files, require_folder
+from pipeline.store.jobs.sharded_source import OpenShard, ShardKey, ShardRows
 from pipeline.store.jobs.worker import seen_rows
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock, require_unique_ids

@@ -26,7 +26,8 @@ import numpy.typing as npt
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.objects.cache_folder import SUFFIX, cache_folder, count_added, writing_cache
 from pipeline.store.objects.locate import opened
-from pipeline.store.objects.remote import Remote, Span, read_spans
+from pipeline.store.objects.remote import Remote, Span
+from pipeline.store.objects.retried import read_spans
 from pipeline.store.objects.retry import RemoteError, retry
 from pipeline.store.objects.urls import url_of
 from pipeline.store.progress import QUIET

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipeline.store.objects.remote import Remote, read_bounded
+from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.retried import read_bounded
 from pipeline.store.objects.retry import RemoteError
 
 SECONDS = 30.0

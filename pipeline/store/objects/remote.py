@@ -2,18 +2,16 @@
 
 import asyncio
 import errno
-import hashlib
 import io
 import os
-from bisect import bisect
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
-from pipeline.store.objects.retry import Backoff, RemoteError, retry
+from pipeline.store.objects.facts import Facts
+from pipeline.store.objects.retry import RemoteError
 
 _BLOCK = 1 << 20
 _MOST_TOGETHER = 128
@@ -22,45 +20,11 @@ _LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 # Stores in which an object appears whole and replaces an older one at once.
 _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "memory"}
 _REFUSED = (PermissionError, NotImplementedError, IsADirectoryError, NotADirectoryError, ValueError)
-# What identifies the bytes of a file in the back ends that have it, then what only dates them.
-_DIGESTS = ("ETag", "etag", "Content-MD5", "md5Hash", "content_md5", "generation", "blob_id")
-_DATES = ("Last-Modified", "LastModified", "last_modified", "mtime", "created")
 # Seconds for the event loop to cancel requests, and the longest wait for it.
 _CANCELLING, _SETTLED_AT_LATEST = 0.02, 1.0
 
-MOST_DESCRIPTION_BYTES = 1 << 24
-"""Size limit of an index or `files.json`; parsing needs up to 30 times as much memory."""
-
 Span = tuple[int, int]
 """Start and stop of a byte range."""
-
-
-class Facts(NamedTuple):
-    """What a store states of a file."""
-
-    size: int
-    version: str  # an ETag or digest, else a time; "" if the store has none
-    by_bytes: bool  # whether other bytes have another version for certain
-
-    @property
-    def stamp(self) -> int:
-        """63 bits of the digest of the version; -1 without one."""
-        digest = hashlib.sha256(self.version.encode()).digest()
-        return int.from_bytes(digest[:8]) >> 1 if self.version else -1
-
-    @classmethod
-    def of(cls, info: dict[str, Any]) -> "Facts":
-        """Return the facts in what fsspec calls the info of a file."""
-        if info["type"] == "directory":
-            raise FileNotFoundError(errno.ENOENT, "a folder, not a file")
-        if info["size"] is None:
-            raise RemoteError("the server does not state the size of the file", "no ranges")
-        name = next((name for name in (*_DIGESTS, *_DATES) if info.get(name)), "")
-        value = info.get(name, "")
-        # A time may be an object in one answer of a back end and a number in another.
-        version = str(value.timestamp() if hasattr(value, "timestamp") else value)
-        weak = version.startswith("W/") or name in ("", *_DATES)
-        return cls(int(info["size"]), version, not weak)
 
 
 class Remote:
@@ -388,50 +352,3 @@ async def _web_state(files: Any, path: str) -> tuple[int, str]:
     async with session.get(path, headers={"Range": "bytes=0-0"}) as answer:
         size = answer.headers["Content-Range"].rpartition("/")[2]
         return int(size), answer.headers.get("ETag") or answer.headers.get("Last-Modified", "")
-
-
-def read_spans(
-    remote: Remote, name: str, spans: Iterable[Span], together: int, log: Callable[[str], None]
-) -> Iterator[tuple[Span, bytes]]:
-    """Yield byte ranges, requested at most `together` bytes at a time; errors are retried."""
-    waiting, backoff = [*spans], Backoff(log)
-    while waiting:
-        sizes = accumulate(stop - start for start, stop in waiting[:_MOST_TOGETHER])
-        now = max(1, bisect([*sizes], together))
-        some, waiting, error = waiting[:now], waiting[now:], None
-        for span, data in zip(some, remote.read_spans(name, some), strict=True):
-            if isinstance(data, RemoteError):
-                waiting.append(span)
-                error = data
-                continue
-            yield span, data
-            backoff.progressed()
-        # One wait for all: they were requested together.
-        if error:
-            backoff.failed(error)
-
-
-def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes | None:
-    """Return the at most `most` bytes of a small file; None if it does not exist."""
-
-    def read() -> bytes:
-        data = bytearray()
-
-        def add(block: bytes) -> bool:
-            data.extend(block)
-            return len(data) <= most
-
-        remote.read(name, add)
-        if len(data) > most:
-            raise RemoteError(
-                f"{remote.shown}/{name} has more than {most:,} bytes, too many for a "
-                "description of a feature set; check the URL"
-            )
-        return bytes(data)
-
-    try:
-        return retry(read, log)
-    except RemoteError as error:
-        if error.cause != "missing":
-            raise
-        return None

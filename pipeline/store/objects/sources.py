@@ -18,8 +18,9 @@ from typing import Generic, TypeVar
 from urllib.parse import unquote
 
 from pipeline.store.errors import FileReadError
+from pipeline.store.objects.facts import Facts
 from pipeline.store.objects.locate import opened
-from pipeline.store.objects.remote import Facts, Remote
+from pipeline.store.objects.remote import Remote
 from pipeline.store.objects.retry import RemoteError, retry
 from pipeline.store.wording import without_secrets
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 from pipeline.store.files import write_json
 from pipeline.store.hashing import canonical_json, sha256_of_json
 from pipeline.store.objects.locate import open_remote
-from pipeline.store.objects.remote import MOST_DESCRIPTION_BYTES, read_bounded
+from pipeline.store.objects.retried import MOST_DESCRIPTION_BYTES, read_bounded
 from pipeline.store.objects.urls import url_of
 from pipeline.store.packed import PackedTexts, repeated_texts
 from pipeline.store.progress import QUIET, Monitor

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.store.hashing import sha256_of_file
-from pipeline.store.objects.remote import Remote, read_spans
+from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.retried import read_spans
 from pipeline.store.objects.retry import ATTEMPTS, Backoff, RemoteError
 from pipeline.store.shards.format import DamagedShard
 from pipeline.store.share.meter import Meter

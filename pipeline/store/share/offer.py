@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.store.objects.remote import MOST_DESCRIPTION_BYTES, Remote, read_bounded
+from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.retried import MOST_DESCRIPTION_BYTES, read_bounded
 from pipeline.store.objects.retry import RemoteError
 from pipeline.store.shards.format import ShardEntry, ShardError
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, index_from

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipeline.store.objects.locate import open_writable
-from pipeline.store.objects.remote import MOST_DESCRIPTION_BYTES, Remote, read_bounded
+from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.retried import MOST_DESCRIPTION_BYTES, read_bounded
 from pipeline.store.objects.retry import RemoteError, retry
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.format import DamagedShard, ShardEntry, ShardError
