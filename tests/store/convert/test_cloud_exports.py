@@ -19,6 +19,7 @@ from pipeline.store.files import OutputError
 from pipeline.store.shards.feature_set import FailedRows, FeatureSet
 from pipeline.store.shards.format import ShardError
 from pipeline.store.shards.side_by_side import write_view
+from pipeline.store.share.push import push
 from tests.project import PROJECT
 from tests.store.shards.factories import build, contents
 
@@ -101,6 +102,16 @@ def test_references_have_every_value_of_the_shards(tmp_path: Path, name: str) ->
     require_same(opened(tmp_path / "x.json"), features := FeatureSet(tmp_path / "moved"))
     assert json.loads(first)["templates"] == {"u": str(tmp_path / "set")}
     assert json.loads(first)["refs"] == json.loads((tmp_path / "x.json").read_text())["refs"]
+
+
+def test_references_to_a_set_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIPELINE_CACHE", str(tmp_path / "cache"))
+    build(tmp_path / "set", ROWS)
+    bucket = f"memory://{tmp_path.name}/set"
+    push(tmp_path / "set", bucket)
+    export(bucket, tmp_path / "x.json", allow_failed=True)
+    assert json.loads((tmp_path / "x.json").read_text())["templates"] == {"u": bucket}
+    require_same(opened(tmp_path / "x.json"), FeatureSet(tmp_path / "set"))
 
 
 def test_references_are_as_small_for_many_rows(tmp_path: Path) -> None:
