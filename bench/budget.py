@@ -27,7 +27,7 @@ BUDGET = {
     # 417 more: images behind URLs, by blocks that their readers share.
     # 960 more: feature sets in a store, shard by shard, with leases, and what tasks carry to
     # workers that share no folder.
-    "store": 14663,  # to become 8,900
+    "store": 14664,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     # 108 more: the same, when a dataset is prepared.
     "datasets": 5065,  # to become 3,900
@@ -88,7 +88,7 @@ BUDGET = {
     # 296 more: programs of heads, for torch.export and ONNX.
     # 26 more: layers in one pass before their norm, and attention.
     # 316 more: images behind URLs, and a server of S3.
-    "tests": 46194,  # to become 27,000
+    "tests": 46205,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
