@@ -30,6 +30,7 @@ from pipeline.store.columns import TEXT, Column
 from pipeline.store.current.record import Record
 from pipeline.store.guard import crash_of, trust
 from pipeline.store.hashing import canonical_json
+from pipeline.store.objects.block_cache import whole_file
 from pipeline.store.own_files import reading
 from pipeline.store.schema import decode
 from pipeline.store.shards.writer import PatientFile, with_room
@@ -285,7 +286,7 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
 
     Parameters
     ----------
-    path : str or Path. The file.
+    path : str or Path. The file, or its URL: it is then copied to the cache, see docs/sharing.md.
     codes : bool. Keep the rows of a quantised file (`pipeline embed --store`) quantised, as
         `pipeline.retrieval.quantised.codes.QuantisedRows`, which are indexed like arrays; otherwise
         convert them to float32.
@@ -339,10 +340,11 @@ def read_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
 
 
 def _read(path: Path, read: Callable[[Path], Part]) -> Part:
-    if reason := crash_of(read, path):
+    file = whole_file(path)
+    if reason := crash_of(read, file):
         raise EmbeddingsError(f"{path}: HDF5 {reason}; compute the file again")
     with _reading(path):
-        return read(path)
+        return read(file)
 
 
 def _reading(path: Path) -> AbstractContextManager[None]:

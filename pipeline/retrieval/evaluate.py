@@ -23,7 +23,7 @@ from pipeline.retrieval.ranking.splits import of_split
 from pipeline.retrieval.tables import PROVENANCE_FILE, RELEVANCE_FILE, write_recall
 from pipeline.store.devices import AUTO, choose_device
 from pipeline.store.files import require_folder, write_json
-from pipeline.store.hashing import sha256_of_file
+from pipeline.store.objects.block_cache import sha256_of
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.wording import counted
 
@@ -138,7 +138,7 @@ def evaluate(
         evaluation = _evaluate_whole(space, captions_per_image, rank)
     else:
         evaluation = evaluate_protocol(space, resolved, rank)
-    digest = sha256_of_file(file)
+    digest = sha256_of(file)
     if relevance is not None:
         judged = relevance(
             first_captions(space, captions_per_image)

@@ -6,6 +6,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from pipeline.datasets.manifest import read_manifest
@@ -50,11 +51,14 @@ def test_from_tars_to_recall_with_features_in_a_store(
     write_tars(scenes, project / "tars")
     dataset = ("--dataset", "data/mine")
     run("prepare", "folder", "--captions", "tars/{0..1}.tar", "--out", "data/mine")
-    run("extract", "--recipe", LITE, *dataset, "--out", "images")
-    run("text", "--encoder", "mean", *dataset, "--out", "captions")
     store = "memory://from-tars"
-    for folder in ("images", "captions"):
-        run("shards", "push", folder, f"{store}/{folder}")
+    for place in ("", f"{store}/"):
+        run("extract", "--recipe", LITE, *dataset, "--out", f"{place}images")
+        run("text", "--encoder", "mean", *dataset, "--out", f"{place}captions")
+    there = fsspec.filesystem("memory")
+    for folder in ("images", "captions", "captions.encoder"):
+        for file in Path(folder).iterdir():
+            assert there.cat_file(f"/from-tars/{folder}/{file.name}") == file.read_bytes()
     for name, place in (("here", ""), ("there", f"{store}/")):
         features = ("--image-features", f"{place}images", "--caption-features", f"{place}captions")
         of = ("--experiment", NAME, *dataset, *features)
@@ -62,6 +66,11 @@ def test_from_tars_to_recall_with_features_in_a_store(
         run("embed", *of, "--head", f"{name}/head", "--out", f"{name}/test.h5")
         run("evaluate", f"{name}/test.h5", "--out", f"{name}/tables")
     assert contents(Path("there")) == contents(Path("here"))
+    run("embed", *of, "--head", "there/head", "--out", f"{store}/test.h5")
+    assert there.cat_file("/from-tars/test.h5") == Path("here/test.h5").read_bytes()
+    run("evaluate", f"{store}/test.h5", "--out", "again/tables")
+    assert contents(Path("again/tables")) == contents(Path("here/tables"))
+    assert there.find("/from-tars/.work/test.h5") == []
     assert json.loads(Path("there/tables/recall.json").read_text())
 
 

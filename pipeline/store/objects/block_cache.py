@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.hashing import sha256_of_json
+from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.objects.cache_folder import SUFFIX, cache_folder, count_added, writing_cache
 from pipeline.store.objects.locate import opened
 from pipeline.store.objects.remote import Remote, Span
@@ -46,22 +47,22 @@ T = TypeVar("T")
 class CachedFile:
     """A file behind a URL, read through its copy; safe in threads, after a fork and pickled."""
 
-    def __init__(self, path: str | Path, sha256: str = "") -> None:
-        """Open it; `sha256` identifies its bytes if the store states no ETag or time."""
-        self._path, self._sha256 = path, sha256
+    def __init__(self, path: str | Path, digest: str = "") -> None:
+        """Open it; `digest` identifies its bytes if the store states no ETag or time."""
+        self._path, self._digest = path, digest
         self._folder, _, self._name = str(url_of(path)).rpartition("/")
         self.size, self._state = self._now()
         # Without any proof that a copy is of the same bytes, there is a new one.
-        proof = self._state or sha256 or uuid.uuid4().hex
+        proof = self._state or digest or uuid.uuid4().hex
         key = sha256_of_json([self._folder, self._name, self.size, proof, BLOCK])
-        self._file = cache_folder() / f"{key}{SUFFIX}"
-        self._held = _Copy(self._file, self.size)
+        self.copy = cache_folder() / f"{key}{SUFFIX}"
+        self._held = _Copy(self.copy, self.size)
         self._fetched = self._counted = 0
         # Both ends of an HDF5 file at once: what it holds, and the columns after the features.
         self.fetch([(0, 1), (self.size - 1, self.size)])
 
     def __reduce__(self) -> tuple[type["CachedFile"], tuple[str | Path, str]]:
-        return type(self), (self._path, self._sha256)
+        return type(self), (self._path, self._digest)
 
     def rows(
         self, offset: int, dtype: np.dtype, shape: tuple[int, ...], rows: npt.NDArray[np.int64]
@@ -110,7 +111,7 @@ class CachedFile:
     def forget(self) -> None:
         """Discard all blocks, since some were found corrupt; raise if the file has changed."""
         self.require_unchanged()
-        self._file.unlink(missing_ok=True)
+        self.copy.unlink(missing_ok=True)
 
     @property
     def _remote(self) -> Remote:
@@ -145,7 +146,7 @@ class CachedFile:
             _flock(copy.descriptor, fcntl.LOCK_SH)
             if os.fstat(copy.descriptor).st_nlink:
                 break
-            self._held = _Copy(self._file, self.size)
+            self._held = _Copy(self.copy, self.size)
         try:
             with suppress(OSError):  # the order of removal
                 os.utime(copy.descriptor)
@@ -154,7 +155,26 @@ class CachedFile:
             _flock(copy.descriptor, fcntl.LOCK_UN)
         if self._fetched > self._counted:
             added, self._counted = self._fetched - self._counted, self._fetched
-            count_added(self._file.parent, added)
+            count_added(self.copy.parent, added)
+
+
+def whole_file(path: Path) -> Path:
+    """Return a path itself, or that of the copy of a file behind a URL, with all of its blocks."""
+    if url_of(path) is None:
+        return path
+    file = CachedFile(path)
+    file.fetch([(0, file.size)])
+    return file.copy
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, also of one behind a URL."""
+    if url_of(path) is None:
+        return sha256_of_file(path)
+    file = CachedFile(path)
+    file.fetch([(0, file.size)])
+    with file._locked() as copy:
+        return sha256(copy.bytes).hexdigest()
 
 
 class _Copy:
