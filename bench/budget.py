@@ -27,7 +27,7 @@ BUDGET = {
     # 417 more: images behind URLs, by blocks that their readers share.
     # 960 more: feature sets in a store, shard by shard, with leases, and what tasks carry to
     # workers that share no folder.
-    "store": 14664,  # to become 8,900
+    "store": 14684,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     # 108 more: the same, when a dataset is prepared.
     "datasets": 5065,  # to become 3,900
@@ -54,7 +54,7 @@ BUDGET = {
     # 78 more: search by a vector, and by an encoder of one's own.
     # 2 more: features of a package that is not installed.
     # 3 more: programs of heads, for torch.export and ONNX.
-    "retrieval": 5475,  # to become 5,000
+    "retrieval": 5477,  # to become 5,000
     "testing": 301,
     # 5 more: search without the package of a head.
     # 259 more: programs of heads, for torch.export and ONNX.
@@ -88,7 +88,7 @@ BUDGET = {
     # 296 more: programs of heads, for torch.export and ONNX.
     # 26 more: layers in one pass before their norm, and attention.
     # 316 more: images behind URLs, and a server of S3.
-    "tests": 46205,  # to become 27,000
+    "tests": 46214,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
