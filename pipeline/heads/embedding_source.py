@@ -243,6 +243,7 @@ class FixedOrigin:
     content: str
     files: None = None
     stamps: None = None
+    versioned: bool = False
     plural: str = "rows"
 
     def digest(self, rows: slice = ALL) -> str:

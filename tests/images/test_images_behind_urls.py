@@ -102,7 +102,7 @@ def test_tar_files_in_a_bucket(tmp_path: Path, s3: str, s3_requests: list[tuple[
         s3_requests.clear()
         return least <= len(objects) <= least + 4 and others <= 8
 
-    how = ("--recipe", RECIPE, "--weights", "random:0", "--trust-stamps")
+    how = ("--recipe", RECIPE, "--weights", "random:0")
     for name, where in (("ours", url), ("theirs", here)):
         made, pattern = tmp_path / name, f"{where}/{{0..1}}.tar"
         assert status_of("prepare", "folder", "--captions", pattern, "--out", made / "d") == 0

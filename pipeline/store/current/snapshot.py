@@ -39,7 +39,7 @@ _SETTLED_NS = 2_000_000_000
 # modification times, and which no network cache delays.
 _KERNEL_TIMES = {"bcachefs", "btrfs", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 # In place of the device, of objects whose version follows from their bytes.
-_BY_BYTES = -2
+BY_BYTES = -2
 _OF_UNFINISHED = (".old", ".superseded", ".writer")
 
 
@@ -108,7 +108,7 @@ def file_identities(paths: Iterable[str | Path]) -> Identities:
     """Return size, times (ns), inode and device of each file, (paths, 5); -1 if missing.
 
     An image inside of another file has those of the outer file. What is behind a URL has its size,
-    its version in place of the modification time, and no other time; its device is `_BY_BYTES` if
+    its version in place of the modification time, and no other time; its device is `BY_BYTES` if
     other bytes have another version for certain.
     """
     rows: list[tuple[int, ...]] = []
@@ -137,7 +137,7 @@ def file_identities(paths: Iterable[str | Path]) -> Identities:
         for url, known in facts_of(rows_of).items():
             # Without a version, as of a missing file: nothing shows that it is unchanged.
             if known.version:
-                device = _BY_BYTES if known.by_bytes else 0
+                device = BY_BYTES if known.by_bytes else 0
                 identities[rows_of[url]] = known.size, known.stamp, 0, 0, device
     return identities
 
@@ -206,7 +206,7 @@ def _devices_with_times() -> frozenset[int]:
         if system.split()[0] in _KERNEL_TIMES:
             major, _, minor = mount.split()[2].partition(":")
             devices.add(os.makedev(int(major), int(minor)))
-    return frozenset(devices | {_BY_BYTES})
+    return frozenset(devices | {BY_BYTES})
 
 
 @cache

@@ -155,7 +155,8 @@ class _Job:
         for folder in build.other_work():
             log(f"unfinished work on {out} with other settings: {folder}; delete it if obsolete")
         stamps = unchanged = None
-        if storage.trust_stamps and self.origin.stamps is not None:
+        trusted = storage.trust_stamps or self.origin.versioned
+        if trusted and self.origin.stamps is not None:
             # Before the files are read: one that changes meanwhile counts as changed next time.
             stamps = self.origin.stamps[self._numbers(Span(0, len(build.ids)))]
             unchanged = unchanged_rows(out, build.published, stamps)

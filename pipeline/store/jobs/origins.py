@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.store.current.row_stamps import Stamps
-from pipeline.store.current.snapshot import file_identities
+from pipeline.store.current.snapshot import BY_BYTES, Identities, file_identities
 from pipeline.store.errors import FileReadError
 from pipeline.store.hashing import sha256_of_texts
 from pipeline.store.objects.urls import shown, url_of
@@ -33,6 +33,7 @@ class Origin(Protocol):
     files : sequence of Path or None. File of each row, which may change, disappear or reappear;
         None: no files.
     stamps : (rows, 2) or None. Size and modification time of each file; None: no files.
+    versioned : bool. Whether equal stamps prove equal bytes.
     plural : str. Plural noun for the sources in messages, such as "images".
     """
 
@@ -40,6 +41,8 @@ class Origin(Protocol):
     def files(self) -> Sequence[Path] | None: ...
     @property
     def stamps(self) -> Stamps | None: ...
+    @property
+    def versioned(self) -> bool: ...
     @property
     def plural(self) -> str: ...
 
@@ -71,9 +74,19 @@ class Files:
     crc32_of_part: Callable[[int, int], int] | None = None  # from the row and its file's CRC-32
 
     @cached_property
+    def _identities(self) -> Identities:
+        return file_identities(self.files)
+
+    @cached_property
     def stamps(self) -> Stamps:
         """Size and modification time of each file, (rows, 2); one stat per file."""
-        return np.ascontiguousarray(file_identities(self.files)[:, :2])
+        return np.ascontiguousarray(self._identities[:, :2])
+
+    @property
+    def versioned(self) -> bool:
+        """Whether each file has a version, such as an ETag, that differs for other bytes."""
+        there = self._identities[:, 0] >= 0
+        return bool(there.any() and (self._identities[there, 4] == BY_BYTES).all())
 
     def digest(self, rows: slice = ALL) -> Any:
         """Return engine, a digest of sizes and modification times, and the parts."""
@@ -100,6 +113,7 @@ class Texts:
     plural: str = "captions"
     files: None = None
     stamps: None = None
+    versioned: bool = False
 
     def digest(self, rows: slice = ALL) -> str:
         """Return the SHA-256 of texts."""

@@ -143,7 +143,7 @@ WITHOUT_EFFECT = [
     *(("compute", name) for name in ("threads", "readers")),
     ("place", "summary"),
 ]
-ELSEWHERE = [("place", name) for name in ("workers", "scheduler", "resources")]
+ELSEWHERE = [("place", name) for name in ("workers", "scheduler", "resources", "retries")]
 """Options that change no byte, tested with all families in tests/store/jobs and workers."""
 
 
