@@ -11,7 +11,9 @@ lists is replaced.
 import logging
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -48,6 +50,8 @@ _log = logging.getLogger(__name__)
 _RECORD = re.compile(r"(shard-(\d+)-of-(\d+)\.h5)\.([0-9a-f]{12})-([0-9a-f]{12})\.json")
 _MOST_INDEX_BYTES = 1 << 30
 _MOST_RECORD_BYTES = 1 << 16
+# Records that are read at once.
+_REQUESTS = 16
 
 
 def make_object_shards(
@@ -111,18 +115,20 @@ class _Job:
             for key in source.shard_keys()
         ]
         self._there = remote.files()
-        # File of the record by shard, number of shards and key, if the store has the shard.
-        self._records: dict[tuple[int, int, ShardKey], str] = {}
+        # Of each shard: the number of shards, the key and the file of its records.
+        self._records: dict[int, dict[tuple[int, ShardKey], str]] = defaultdict(dict)
         for file in work.files():
             if (match := _RECORD.fullmatch(file)) and match[1] in self._there:
-                at = int(match[2]), int(match[3])
-                self._records[*at, ShardKey(match[4], match[5])] = file
+                key = ShardKey(match[4], match[5])
+                self._records[int(match[2])][int(match[3]), key] = file
         self._before = read_index_at(out) if INDEX_FILE in self._there else None
+        self._listed = {entry.file: entry for entry in self._before.shards} if self._before else {}
         total = len(self._keys)
         # The number of shards when each was written: a set that grows keeps its shards.
         current = {
             count
-            for number, count, key in self._records
+            for number, records in self._records.items()
+            for count, key in records
             if number < total and count <= total and key == self._keys[number]
         }
         ends = [0, *sorted(current | {total})]
@@ -132,35 +138,20 @@ class _Job:
 
     def pending(self) -> list[int]:
         """Return the shards to compute; raise if the output holds another set."""
-        have = [
-            (number, count, key) in self._records
-            for number, (count, key) in enumerate(zip(self._counts, self._keys, strict=True))
-        ]
         self._require_same_set()
-        entries = {entry.file: entry for entry in self._before.shards} if self._before else {}
-        numbers = [number for number, done in enumerate(have) if done]
-        if unknown := [number for number in numbers if self.names[number] not in entries]:
-            self._monitor.log(f"reading the records of {counted(len(unknown), 'finished shard')}")
-        for number in numbers:
-            entry = entries.get(self.names[number])
-            if entry is None:
-                record = self._read_record(number)
-            else:
-                assert self._before is not None
-                made_by = entry.created_by or self._before.header.created_by
-                record = ShardRecord(entry=entry, created_by=made_by, bytes=self._size(number))
-            if record is None or record.bytes != self._size(number):
-                self._monitor.log(f"will be recomputed: {self.names[number]} is not as recorded")
-                have[number] = False
-            elif self._storage.retry_failed and record.entry.failed_rows:
-                have[number] = False
-            else:
-                self._done[number] = record
+        numbers = [n for n in range(len(self.names)) if self._record_file(n) is not None]
+        with ThreadPoolExecutor(_REQUESTS, thread_name_prefix="records") as pool:
+            for number, record in zip(numbers, pool.map(self._record, numbers), strict=True):
+                if record is None or record.bytes != self._there[self.names[number]].size:
+                    name = self.names[number]
+                    self._monitor.log(f"will be recomputed: {name} is not as recorded")
+                elif not (self._storage.retry_failed and record.entry.failed_rows):
+                    self._done[number] = record
         failed = sum(record.entry.failed_rows for record in self._done.values())
         if failed and not self._storage.retry_failed:
             rows = counted(failed, "row")
             self._monitor.log(f"{rows} failed before; `retry_failed=True` recomputes their shards")
-        return [number for number, done in enumerate(have) if not done]
+        return [number for number in range(len(self.names)) if number not in self._done]
 
     def compute(self, pending: Sequence[int], place: Place, lease: Lease, watch: Stopwatch) -> int:
         """Compute and publish some shards, here or on workers; return the number of their rows."""
@@ -192,28 +183,38 @@ class _Job:
                     ),
                 )
 
-        reported: dict[int, tuple[int, int]] = {}
+        under_way: dict[int, tuple[int, int]] = {}  # rows and failures of shards, as reported
+        finished = sum(record.entry.rows for record in self._done.values())
+        largest = max((record.entry.rows for record in self._done.values()), default=0)
 
         def on_progress(number: int, done: int, failures: int) -> None:
-            reported[number] = done, failures
+            if number not in self._done:
+                under_way[number] = done, failures
+                show()
+
+        def show() -> None:
+            done = finished + sum(some for some, _ in under_way.values())
+            # Until all have been read, nobody knows how many rows the input files have.
+            most = max([largest, *(some for some, _ in under_way.values())])
+            failing = failed + sum(some for _, some in under_way.values())
+            progress(done, max(done, most * len(self.names)), failing)
 
         with ExitStack() as entered:
-            progress = entered.enter_context(
-                self._monitor.progress(str(source.header.recipe["name"]), "shard")
-            )
+            name = str(source.header.recipe["name"])
+            progress = entered.enter_context(self._monitor.progress(name, source.unit))
             execute: Executor = _here
             if place.elsewhere:
                 execute = entered.enter_context(place.executor(self._monitor, source.gpu))
             results = execute(publish_shard, tasks(), on_progress, lambda: None)
-            done = len(self._done)
-            progress(done, len(self.names), failed)
             for result in entered.enter_context(closing(results)):
                 lease.require()
                 self._done[result.number] = result.record
+                under_way.pop(result.number, None)
                 watch.add_all(result.seconds)
-                rows += result.record.entry.rows
-                failed += result.record.entry.failed_rows
-                progress(len(self._done), len(self.names), failed)
+                entry = result.record.entry
+                rows, failed = rows + entry.rows, failed + entry.failed_rows
+                finished, largest = finished + entry.rows, max(largest, entry.rows)
+                show()
         return rows
 
     def publish(self, lease: Lease, changed: bool) -> FeatureIndex:
@@ -237,9 +238,10 @@ class _Job:
         for file in self._there:
             if re.fullmatch(r"shard-\d+-of-\d+\.h5", file) and file not in names:
                 self._remote.remove(file)
-        for (number, count, _), file in self._records.items():
-            if number >= len(names) or count != self._counts[number]:
-                self._work.remove(file)
+        for number, records in self._records.items():
+            for (count, _), file in records.items():
+                if number >= len(names) or count != self._counts[number]:
+                    self._work.remove(file)
         return index
 
     def _require_same_set(self) -> None:
@@ -251,11 +253,10 @@ class _Job:
         remedy = "`update=True` replaces it, or choose another output"
         if unlike := self._source.header.difference(before.header.metadata()):
             raise OtherShard(f"{shown} {unlike}; {remedy}")
-        rows_of = {(number, count): key.rows for number, count, key in self._records}
         for number, entry in enumerate(before.shards):
             count = int(entry.file.rpartition("-")[2].removesuffix(".h5"))
-            same = number < len(self._keys) and self._keys[number].rows
-            if rows_of.get((number, count)) != same:
+            recorded = {key.rows for of, key in self._records[number] if of == count}
+            if number >= len(self._keys) or recorded != {self._keys[number].rows}:
                 raise OtherShard(
                     f"{shown} has {entry.file} with other rows than requested, or without a record "
                     f"in {self._work.shown}; {remedy}"
@@ -268,21 +269,26 @@ class _Job:
 
     def _forget(self, number: int) -> None:
         """Remove the records of a shard, and the index that lists it, before it is replaced."""
-        for (other, _, _), file in self._records.items():
-            if other == number:
-                self._work.remove(file)
+        for file in self._records[number].values():
+            self._work.remove(file)
         if self._before is not None and self.names[number] in self._there:
             self._remote.remove(INDEX_FILE)
             self._before = None
 
-    def _size(self, number: int) -> int:
-        return self._there[self.names[number]].size
+    def _record_file(self, number: int) -> str | None:
+        return self._records[number].get((self._counts[number], self._keys[number]))
 
-    def _read_record(self, number: int) -> ShardRecord | None:
-        key = number, self._counts[number], self._keys[number]
-        data = read_bounded(self._work, self._records[key], _MOST_RECORD_BYTES, self._monitor.log)
+    def _record(self, number: int) -> ShardRecord | None:
+        """Return the record of a finished shard, from the index if that lists it."""
+        name = self.names[number]
+        if (entry := self._listed.get(name)) is not None:
+            assert self._before is not None
+            created_by = entry.created_by or self._before.header.created_by
+            return ShardRecord(entry=entry, created_by=created_by, bytes=self._there[name].size)
+        file = str(self._record_file(number))
+        read = partial(self._work.beginning, file, _MOST_RECORD_BYTES)
         try:
-            return decode(data or b"", ShardRecord)
+            return decode(retry(read, self._monitor.log), ShardRecord)
         except ValueError:
             return None
 
