@@ -28,6 +28,7 @@ from pipeline.store.objects.urls import absolute, common_folder, url_of
 from pipeline.store.progress import Monitor, Stopwatch
 from pipeline.store.shards.format import MISSING, UNREADABLE, FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
+from pipeline.store.wording import counted
 from pipeline.store.workers.shipping import Ship, scratch
 
 _log = logging.getLogger(__name__)
@@ -57,7 +58,13 @@ class TarShards:
 
     def shard_keys(self) -> list[ShardKey]:
         """Return the key of each shard: of the name of its file, and of its size and ETag."""
-        there = open_remote(self._folder).files()
+        remote = open_remote(self._folder)
+        there = remote.files()
+        if not any(name in there for name in self._names):
+            raise DatasetError(
+                f"{remote.shown} has none of the {counted(len(self._names), 'tar file')}, such as "
+                f"{self._names[0]}; check the pattern and the bucket"
+            )
         return [
             ShardKey(sha256_of_json(name)[:12], sha256_of_json(there.get(name))[:12])
             for name in self._names
@@ -92,12 +99,12 @@ def _opened(
             retry(partial(receive, open_remote(folder), name, tar), _log.warning)
             images = plain_images([tar], lambda line: None)
         except (DatasetError, RemoteError) as error:
-            # A transient error is of the store: it ends the run, and this shard is tried again.
-            cause = getattr(error, "cause", "")
-            if cause == "transient":
+            missing = isinstance(error, RemoteError)
+            # Other errors are of the store, not of the file: they end the run.
+            if isinstance(error, RemoteError) and error.cause != "missing":
                 raise
             reason = str(error).replace(f"{copied}/", "")
-            yield _Unreadable(header, [name], MISSING if cause == "missing" else UNREADABLE, reason)
+            yield _Unreadable(header, [name], MISSING if missing else UNREADABLE, reason)
             return
         below = PurePosixPath(name).parent
         entries = images.select(None)

@@ -18,6 +18,7 @@ from pipeline.images import image_source
 from pipeline.store.errors import PipelineError, WrongUsage
 from pipeline.store.jobs import object_shards
 from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.retry import RemoteError
 from pipeline.store.progress import QUIET
 from tests.store.workers.tasks import serial
 
@@ -127,6 +128,15 @@ def test_an_unreadable_tar_is_a_failed_row_with_its_name(tars: tuple[str, Path])
     assert "1.tar is not an uncompressed tar file, or is corrupt" in why
     assert extract(url) == index, "known as failed"
     files.pipe(f"{url}/tars/1.tar", whole)
+    before = objects(url)
+
+    def refuse(self: Remote, name: str, *_: Any) -> None:
+        raise RemoteError("access denied")
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RemoteError, match="access denied"):
+        patch.setattr(Remote, "read", refuse)
+        extract(url)
+    assert objects(url).items() <= before.items(), "no row for what was not read"
     assert extract(url).failed_rows == 1
 
 
@@ -139,6 +149,8 @@ def test_other_features_are_not_replaced_without_a_word(tars: tuple[str, Path]) 
     with pytest.raises(PipelineError, match=r"has shard-00000-of-00003\.h5 with other rows"):
         extract(url, images=[f"{url}/tars/{number}.tar" for number in (2, 1, 0)])
     assert objects(url) == before
+    with pytest.raises(PipelineError, match=r"has none of the 10 tar files, such as 10\.tar"):
+        extract(url, images=f"{url}/tars/{{10..19}}.tar")
     with pytest.raises(WrongUsage, match="omit `limit"):
         extract(url, select=pipeline.Selection(limit=3))
     assert extract(url, storage={"dtype": "float16", "update": True}).header.dtype == "float16"
