@@ -42,7 +42,7 @@ BUDGET = {
     # 35 more: a layer that is read leaves all others as in their own run.
     # 4 more: a tapped layer has the attributes that other layers read.
     # 37 more: reader processes are given what is behind a URL.
-    "images": 7427,  # to become 5,300
+    "images": 7434,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
@@ -88,7 +88,7 @@ BUDGET = {
     # 296 more: programs of heads, for torch.export and ONNX.
     # 26 more: layers in one pass before their norm, and attention.
     # 316 more: images behind URLs, and a server of S3.
-    "tests": 46214,  # to become 27,000
+    "tests": 46227,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
