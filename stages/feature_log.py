@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.store.objects.urls import shown
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.wording import counted
@@ -24,8 +25,8 @@ def log_all_made(ctx: click.Context, made: Mapping[Path, FeatureIndex], as_json:
     for out, index in made.items():
         log_done(
             f"{counted(index.rows, 'row')} {index.header.row_shape} in "
-            f"{counted(len(index.shards), 'shard')} in {out}, recipe {index.header.recipe_hash}, "
-            f"{elapsed():.1f} s"
+            f"{counted(len(index.shards), 'shard')} in {shown(out)}, "
+            f"recipe {index.header.recipe_hash}, {elapsed():.1f} s"
         )
     if as_json:
         facts = [_facts(out, index) for out, index in made.items()]
@@ -43,7 +44,7 @@ def log_all_made(ctx: click.Context, made: Mapping[Path, FeatureIndex], as_json:
 def _facts(out: Path, index: FeatureIndex) -> dict[str, object]:
     header = index.header
     return {
-        "out": str(out), "dataset": header.dataset, "rows": index.rows,
+        "out": shown(out), "dataset": header.dataset, "rows": index.rows,
         "failed_rows": index.failed_rows, "row_shape": header.row_shape, "dtype": header.dtype,
         "shards": len(index.shards), "recipe": header.recipe.get("name"),
         "recipe_hash": header.recipe_hash, "weights": header.weights,

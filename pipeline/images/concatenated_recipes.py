@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.images.recipes import RecipeError
+from pipeline.store.errors import WrongUsage
+from pipeline.store.objects.urls import shown, url_of
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.index import FeatureIndex
@@ -43,6 +45,11 @@ def extract_side_by_side(
     suffix: str = "",
 ) -> FeatureIndex:
     """Extract each recipe into its own folder next to `out`, and write a view of them to `out`."""
+    if url_of(out) is not None:
+        raise WrongUsage(
+            f"{shown(out)}: a concatenation of sets is a folder on this machine; extract each of "
+            f"{', '.join(names.recipes)} to the store by itself"
+        )
     folders = [out.resolve().parent / f"{name}{suffix}" for name in names.recipes]
     for name, folder in zip(names.recipes, folders, strict=True):
         monitor.log(f"{name} -> {folder}")

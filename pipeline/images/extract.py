@@ -121,7 +121,7 @@ def extract_layers(
 
     Every layer has a feature set of its own, with the bytes of its own `extract`. An
     interrupted call resumes: rows that all layers still need are computed together, others alone.
-    On workers, each set is computed by itself.
+    On workers, or in a store, each set is computed by itself.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def _extract(
                     source,
                     entered.enter_context(open_build(source, source.origin, its_out, storage)),
                 )
-                for source, (_, its_out) in (later if not place.elsewhere else [])
+                for source, (_, its_out) in (later if url is None and not place.elsewhere else [])
             ]
             source = replace(sources[number], also=tuple(sinks))
             done[out] = make_features(source, out, storage=storage, place=place, monitor=monitor)

@@ -5,7 +5,8 @@ deletes it. A file that cannot be read is one failed row with the file's name as
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import socket
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -16,8 +17,10 @@ import numpy as np
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.plain_images import plain_images
+from pipeline.datasets.readers.tables.tar_shards import SUFFIX
 from pipeline.images.image_source import ImageSource, image_source, part_of_images
 from pipeline.images.recipes import Recipe
+from pipeline.store.errors import FileReadError
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.jobs.options import Compute
 from pipeline.store.jobs.sharded_source import OpenShard, ShardKey, ShardRows
@@ -49,6 +52,14 @@ class TarShards:
         self._names = [absolute(tar).relative_to(folder).as_posix() for tar in tars]
         if twice := len(self._names) - len({*self._names}):
             raise DatasetError(f"{twice} tar files are named twice; name each file once")
+        folders = {name.removesuffix(SUFFIX) for name in self._names}
+        for name in self._names:
+            if shared := folders.intersection(map(str, PurePosixPath(name).parents)):
+                raise DatasetError(
+                    f"{name} and {min(shared)}{SUFFIX} are both in the folder {min(shared)}, so "
+                    "that two images may have one id; rename one, or extract them to two sets"
+                )
+        self._there: Collection[str] = ()
         dataset = folder.name or "images"
         # Of no images: for the header, and for what a worker needs.
         self._source = image_source([], [], recipe, dataset, compute, monitor)
@@ -65,14 +76,18 @@ class TarShards:
                 f"{remote.shown} has none of the {counted(len(self._names), 'tar file')}, such as "
                 f"{self._names[0]}; check the pattern and the bucket"
             )
+        self._there = {name for name in self._names if name in there}
         return [
-            ShardKey(sha256_of_json(name)[:12], sha256_of_json(there.get(name))[:12])
+            ShardKey(
+                sha256_of_json(name)[:12],
+                sha256_of_json(there[name])[:12] if name in there else "",
+            )
             for name in self._names
         ]
 
     def open_shard(self, number: int, threads: int | None, ship: Ship) -> OpenShard:
         """Return a function that reads a tar file, and opens its images."""
-        source, how = self._source, self._how
+        source, how, name = self._source, self._how, self._names[number]
         how = replace(
             how,
             batch_size=how.batch_size or source.parallelism.batch_size,
@@ -81,13 +96,14 @@ class TarShards:
         part = partial(
             part_of_images, source.recipe, how, self.header.dataset, source.shipped(ship), None
         )
-        return partial(_opened, self._folder, self._names[number], part, self.header)
+        return partial(_opened, self._folder, name, name in self._there, part, self.header)
 
 
 @contextmanager
 def _opened(
     folder: str,
     name: str,
+    is_there: bool,
     part: Callable[[int, Sequence[str], Sequence[Path]], ImageSource],
     header: FeatureHeader,
 ) -> Iterator[ShardRows]:
@@ -103,6 +119,11 @@ def _opened(
             # Other errors are of the store, not of the file: they end the run.
             if isinstance(error, RemoteError) and error.cause != "missing":
                 raise
+            if missing and is_there:
+                raise FileReadError(
+                    f"{error} for {socket.gethostname()}, and did for the command; mount its "
+                    "folder on all workers, or rerun the command if the file has been deleted"
+                ) from error
             reason = str(error).replace(f"{copied}/", "")
             yield _Unreadable(header, [name], MISSING if missing else UNREADABLE, reason)
             return

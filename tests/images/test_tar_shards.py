@@ -1,12 +1,14 @@
 """Images of tar files in a store: features equal to those of unpacked files, shard by shard."""
 
 import io
+import re
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import fsspec
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 from PIL import Image
 
 import pipeline
-from pipeline.images import image_source
+from pipeline.images import image_source, tar_shards
 from pipeline.store.errors import PipelineError, WrongUsage
 from pipeline.store.jobs import object_shards
 from pipeline.store.objects.remote import Remote
@@ -67,6 +69,12 @@ def extract(url: str, **options: Any) -> Any:
     )  # fmt: skip
 
 
+class Lines(list[str]):
+    """A monitor that keeps what is logged."""
+
+    log, progress = list.append, QUIET.progress
+
+
 def objects(url: str) -> dict[str, bytes]:
     files = fsspec.filesystem("s3")
     files.invalidate_cache()
@@ -90,9 +98,10 @@ def test_a_set_in_a_store_is_that_of_unpacked_files(
 
 
 def test_a_changed_tar_costs_its_shard_and_a_new_one_is_appended(
-    tars: tuple[str, Path], tmp_path: Path
+    tars: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, _ = tars
+    files = fsspec.filesystem("s3")
     extract(url, images=f"{url}/tars/{{0..1}}.tar")
     before = objects(url)
     with pytest.raises(PipelineError, match=r"has 2 shards, and 3 are requested; `add=True`"):
@@ -104,13 +113,35 @@ def test_a_changed_tar_costs_its_shard_and_a_new_one_is_appended(
     ]  # fmt: skip
     assert {name: after[name] for name in sorted(before)[1:]} == dict(sorted(before.items())[1:])
     names = [f"{at:02}.png" for at in range(4)]
-    fsspec.filesystem("s3").pipe(f"{url}/tars/1.tar", tar_of(names, 100))
+    files.pipe(f"{url}/tars/1.tar", tar_of(names, 100))
     assert [entry.rows for entry in extract(url).shards] == [PHOTOS, 4, PHOTOS]
     assert {name for name, data in objects(url).items() if after[name] != data} == {
         "index.json", "shard-00001-of-00002.h5",
     }  # fmt: skip
+    (record,) = [name for name in files.find(f"{url}/.work/out") if "00001-of-00002" in name]
+    late = files.cat_file(record)
+    files.pipe(re.sub(r"[0-9a-f]{12}\.json", f"{0:012x}.json", record), late)
+    lines = Lines()
+    extract(url, monitor=lines)
+    assert lines[0].endswith("; 2 are done"), "a late task of an older run may have written it"
+    kill_while_both_change(url, monkeypatch)
     pipeline.pull(f"{url}/out", tmp_path / "pulled")
     assert pipeline.verify(tmp_path / "pulled").faults == []
+
+
+def kill_while_both_change(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change the older files of a set that has grown; the killed run continues."""
+    for number in range(2):
+        fsspec.filesystem("s3").pipe(f"{url}/tars/{number}.tar", tar_of(["a.png"], 200 + number))
+    with monkeypatch.context() as patch:
+        patch.setattr(object_shards, "publish_shard", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            extract(url)
+    assert [entry.rows for entry in extract(url).shards] == [1, 1, PHOTOS]
+
+
+def interrupted(*_: Any) -> Any:
+    raise KeyboardInterrupt
 
 
 def test_an_unreadable_tar_is_a_failed_row_with_its_name(tars: tuple[str, Path]) -> None:
@@ -139,6 +170,45 @@ def test_an_unreadable_tar_is_a_failed_row_with_its_name(tars: tuple[str, Path])
             extract(url)
     assert objects(url).items() <= before.items(), "no row for what was not read"
     assert extract(url).failed_rows == 1
+
+
+def test_a_missing_tar_costs_no_finished_features(tars: tuple[str, Path]) -> None:
+    url, _ = tars
+    index, files, lines = extract(url), fsspec.filesystem("s3"), Lines()
+    before = objects(url)
+    data = files.cat_file(f"{url}/tars/1.tar")
+    files.rm(f"{url}/tars/1.tar")
+    for storage in ({}, {"retry_failed": True}):
+        assert extract(url, storage=storage, monitor=lines) == index
+    assert "1 shard of inputs that are missing now: kept unchanged" in lines
+    files.rm(f"{url}/tars", recursive=True)
+    with pytest.raises(PipelineError, match=r"tars has none of the 3 tar files, such as 0\.tar"):
+        extract(url, storage={"dtype": "float16", "update": True})
+    assert objects(url) == before, "not touched before it is known that there are inputs"
+    files.pipe(f"{url}/tars/1.tar", data)
+    files.rm(f"{url}/out/shard-00002-of-00003.h5")
+    assert [entry.failed_rows for entry in extract(url).shards] == [0, 0, 1]
+
+
+def test_a_tar_that_only_the_command_sees_is_no_failed_row(
+    tars: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, _ = tars
+    unseen = Mock(side_effect=RemoteError("0.tar does not exist", "missing"))
+    monkeypatch.setattr(tar_shards, "receive", unseen)
+    with pytest.raises(PipelineError, match="did for the command; mount"):
+        extract(url)
+    assert objects(url) == {}
+
+
+def test_names_that_may_give_one_id_to_two_images_are_refused(tars: tuple[str, Path]) -> None:
+    url, _ = tars
+    with pytest.raises(PipelineError, match=r"0/1\.tar and 0\.tar are both in the folder 0"):
+        extract(url, images=[f"{url}/tars/0.tar", f"{url}/tars/0/1.tar"])
+    with pytest.raises(WrongUsage, match="extract each of timm:test_resnet, timm:test_vit to"):
+        pipeline.extract(
+            f"{url}/tars/0.tar", f"{url}/out", recipe="timm:test_resnet+timm:test_vit", compute=HOW
+        )
 
 
 def test_other_features_are_not_replaced_without_a_word(tars: tuple[str, Path]) -> None:

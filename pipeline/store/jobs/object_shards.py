@@ -110,19 +110,21 @@ class _Job:
         about = source.header.metadata() | {"compress": storage.compress}
         for ignored in ("created_by", "trained_on"):
             about.pop(ignored, None)
+        asked = source.shard_keys()
         self._keys = [
-            ShardKey(key.rows, sha256_of_json([about, key.content])[:12])
-            for key in source.shard_keys()
+            ShardKey(key.rows, sha256_of_json([about, key.content])[:12]) for key in asked
         ]
         self._there = remote.files()
         # Of each shard: the number of shards, the key and the file of its records.
         self._records: dict[int, dict[tuple[int, ShardKey], str]] = defaultdict(dict)
         for file in work.files():
-            if (match := _RECORD.fullmatch(file)) and match[1] in self._there:
+            if match := _RECORD.fullmatch(file):
                 key = ShardKey(match[4], match[5])
                 self._records[int(match[2])][int(match[3]), key] = file
         self._before = read_index_at(out) if INDEX_FILE in self._there else None
         self._listed = {entry.file: entry for entry in self._before.shards} if self._before else {}
+        self._kept: dict[int, ShardKey] = {}  # missing inputs, with the keys of their absence
+        self._keep_missing([number for number, key in enumerate(asked) if not key.content])
         total = len(self._keys)
         # The number of shards when each was written: a set that grows keeps its shards.
         current = {
@@ -139,14 +141,22 @@ class _Job:
     def pending(self) -> list[int]:
         """Return the shards to compute; raise if the output holds another set."""
         self._require_same_set()
-        numbers = [n for n in range(len(self.names)) if self._record_file(n) is not None]
+        numbers = [
+            number
+            for number, name in enumerate(self.names)
+            if name in self._there and self._record_file(number) is not None
+        ]
         with ThreadPoolExecutor(_REQUESTS, thread_name_prefix="records") as pool:
             for number, record in zip(numbers, pool.map(self._record, numbers), strict=True):
                 if record is None or record.bytes != self._there[self.names[number]].size:
                     name = self.names[number]
                     self._monitor.log(f"will be recomputed: {name} is not as recorded")
-                elif not (self._storage.retry_failed and record.entry.failed_rows):
+                elif number in self._kept or not (
+                    self._storage.retry_failed and record.entry.failed_rows
+                ):
                     self._done[number] = record
+        for number in self._kept.keys() - self._done.keys():
+            self._keys[number] = self._kept[number]
         failed = sum(record.entry.failed_rows for record in self._done.values())
         if failed and not self._storage.retry_failed:
             rows = counted(failed, "row")
@@ -157,8 +167,6 @@ class _Job:
         """Compute and publish some shards, here or on workers; return the number of their rows."""
         if not pending:
             return 0
-        for number in pending:
-            self._forget(number)
         guests, source, rows, failed = guests_of_calls(), self._source, 0, 0
         ship: Ship = shared
         if place.scheduler is not None:
@@ -168,6 +176,8 @@ class _Job:
         def tasks() -> Iterator[tuple[int, ObjectTask]]:
             for number in pending:
                 key = self._keys[number]
+                opens = source.open_shard(number, place.threads, ship)
+                self._forget(number)  # not before it is known that the inputs can be read
                 yield (
                     number,
                     ObjectTask(
@@ -178,7 +188,7 @@ class _Job:
                         source.header,
                         self._storage.compress,
                         lease.name,
-                        source.open_shard(number, place.threads, ship),
+                        opens,
                         guests,
                     ),
                 )
@@ -244,6 +254,20 @@ class _Job:
                     self._work.remove(file)
         return index
 
+    def _keep_missing(self, numbers: Sequence[int]) -> None:
+        """Count finished shards as current whose inputs are missing: those cost no features."""
+        before = self._before
+        if before is None or self._source.header.difference(before.header.metadata()):
+            return
+        for number in numbers:
+            absent = self._keys[number]
+            known = [key for _, key in self._records[number] if key.rows == absent.rows]
+            if len(known) == 1 and known != [absent]:
+                self._kept[number], self._keys[number] = absent, known[0]
+        if self._kept:
+            shards = counted(len(self._kept), "shard")
+            self._monitor.log(f"{shards} of inputs that are missing now: kept unchanged")
+
     def _require_same_set(self) -> None:
         """Raise if the store has another finished set, unless it may be replaced or extended."""
         before, storage = self._before, self._storage
@@ -269,14 +293,19 @@ class _Job:
 
     def _forget(self, number: int) -> None:
         """Remove the records of a shard, and the index that lists it, before it is replaced."""
-        for file in self._records[number].values():
-            self._work.remove(file)
+        # Those of other names are removed once the set is published, which may be another run's.
+        for (count, _), file in self._records[number].items():
+            if count == self._counts[number]:
+                self._work.remove(file)
         if self._before is not None and self.names[number] in self._there:
             self._remote.remove(INDEX_FILE)
             self._before = None
 
     def _record_file(self, number: int) -> str | None:
-        return self._records[number].get((self._counts[number], self._keys[number]))
+        count, records = self._counts[number], self._records[number]
+        # Of two records, one is of a late task of an older run, and the shard may be, too.
+        several = sum(of == count for of, _ in records) > 1
+        return None if several else records.get((count, self._keys[number]))
 
     def _record(self, number: int) -> ShardRecord | None:
         """Return the record of a finished shard, from the index if that lists it."""

@@ -16,7 +16,7 @@ class ShardKey(NamedTuple):
     rows: str
     """Of the names of its rows, or of its input file."""
     content: str
-    """Of all that decides its features."""
+    """Of all that decides its features; "" if its input is missing."""
 
 
 class ShardRows(Protocol):

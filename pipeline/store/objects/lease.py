@@ -33,7 +33,8 @@ class Lease:
 
     def __init__(self, folder: Remote, number: int, output: str) -> None:
         self._folder, self._number, self._output = folder, number, output
-        self._renewed = time.monotonic()
+        self._renewed = time.time()  # `monotonic` stops while a machine sleeps
+        self._lost = False
         self._ended = threading.Event()
         self._beats = 0
         self._state = "writing"
@@ -42,14 +43,15 @@ class Lease:
     def content(self) -> bytes:
         """Return what the lease states of its writer."""
         about = {
-            "host": socket.gethostname(), "process": _process(os.getpid()), "beat": self._beats,
-            "state": self._state,
+            "host": socket.gethostname(), "machine": _machine(),
+            "process": _process(os.getpid()), "beat": self._beats, "state": self._state,
         }  # fmt: skip
         return json.dumps(about, sort_keys=True).encode()
 
     def require(self) -> None:
         """Raise if another writer has taken over, for example after this machine slept."""
-        if time.monotonic() - self._renewed > SECONDS and max(_leases(self._folder)) > self._number:
+        slept = time.time() - self._renewed > SECONDS
+        if self._lost or (slept and max(_leases(self._folder), default=0) != self._number):
             raise RemoteError(
                 f"{self._output}: another run has taken over, since this one did not respond for "
                 f"{SECONDS:.0f} s; its finished shards are kept"
@@ -59,9 +61,13 @@ class Lease:
         while not self._ended.wait(SECONDS / _RENEWALS):
             # The store may not respond for some time; `require` finds whether that was too long.
             with suppress(RemoteError):
+                # Its successor has removed it; written again, tasks of this run would go on.
+                if self._folder.size(self.name) is None:
+                    self._lost = True
+                    return
                 self._beats += 1
                 self._folder.put(self.name, self.content())
-                self._renewed = time.monotonic()
+                self._renewed = time.time()
 
     @contextmanager
     def renewed(self) -> Iterator[None]:
@@ -75,7 +81,8 @@ class Lease:
             thread.join()
             self._state = "ended"
             with suppress(RemoteError):
-                self._folder.put(self.name, self.content())
+                if self._folder.size(self.name) is not None:
+                    self._folder.put(self.name, self.content())
 
 
 @contextmanager
@@ -89,7 +96,15 @@ def only_writer(folder: Remote, output: str, log: Callable[[str], None]) -> Iter
             "end, or choose another output"
         )
     lease = Lease(folder, number + 1, output)
-    if not folder.create(lease.name, lease.content()):
+    try:
+        created = folder.create(lease.name, lease.content())
+    except RemoteError as error:
+        if error.cause != "missing":
+            raise
+        raise RemoteError(
+            f"{output}: its bucket does not exist; create it, or correct the URL"
+        ) from error
+    if not created:
         raise RemoteError(
             f"{output} is being written by another run, which has just begun; wait for its end, or "
             "choose another output"
@@ -113,7 +128,8 @@ def _is_alive(folder: Remote, number: int, log: Callable[[str], None]) -> bool:
     about = _about(folder, number)
     if about.get("state") == "ended":
         return False
-    if about.get("host") == socket.gethostname():
+    # Not by the name of the host: containers may share that, and see no process of each other.
+    if _machine() and about.get("machine") == _machine():
         return about.get("process") == _process(str(about.get("process")).partition(" ")[0])
     log(f"waiting {SECONDS:.0f} s: {_writer(folder, number)} may still be writing")
     deadline = time.monotonic() + SECONDS
@@ -135,6 +151,15 @@ def _about(folder: Remote, number: int) -> dict[str, object]:
 def _writer(folder: Remote, number: int) -> str:
     about = _about(folder, number)
     return f"process {str(about.get('process')).partition(' ')[0]} of {about.get('host')}"
+
+
+def _machine() -> str:
+    """Return what identifies this start of a system, and the processes that are seen; or ""."""
+    try:
+        started = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{started} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
 
 
 def _process(number: object) -> str:

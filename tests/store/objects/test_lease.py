@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,7 +72,7 @@ def test_one_of_many_that_begin_at_once_writes(folder: Remote) -> None:
 
 def test_a_dead_writer_is_replaced_and_a_living_one_is_not(folder: Remote) -> None:
     lines: list[str] = []
-    write(folder, 4, host=os.uname().nodename, process="1 of another start")
+    write(folder, 4, machine=lease._machine(), process="1 of another start")
     with only_writer(folder, "OUT", lines.append) as mine:
         assert (mine.name, lines) == ("lease-000005.json", []), "of this machine, seen at once"
     write(folder, 9)
@@ -102,3 +103,27 @@ def test_a_writer_that_slept_finds_its_successor(folder: Remote) -> None:
         mine._renewed -= 1.0
         with pytest.raises(RemoteError, match="another run has taken over"):
             mine.require()
+
+
+def test_a_lease_that_was_replaced_is_not_written_again(folder: Remote) -> None:
+    with only_writer(folder, "OUT", print) as mine:
+        write(folder, 2)
+        folder.remove(mine.name)  # as its successor does
+        deadline = time.monotonic() + 20
+        while not mine._lost and time.monotonic() < deadline:
+            time.sleep(0.01)
+        with pytest.raises(RemoteError, match="another run has taken over"):
+            mine.require()
+    assert [*folder.files()] == ["lease-000002.json"]
+
+
+def test_only_the_same_machine_knows_at_once_that_a_process_has_ended(folder: Remote) -> None:
+    write(folder, 1, host=os.uname().nodename, machine="another container", process="1 of another")
+    lines: list[str] = []
+    with only_writer(folder, "OUT", lines.append):
+        assert len(lines) == 1
+
+
+def test_a_bucket_that_does_not_exist_is_named(s3: str) -> None:
+    with pytest.raises(RemoteError, match="OUT: its bucket does not exist; create it"):
+        only_writer(open_remote("s3://no-such-bucket/x"), "OUT", print).__enter__()
