@@ -61,7 +61,7 @@ class Lease:
         while not self._ended.wait(SECONDS / _RENEWALS):
             # The store may not respond for some time; `require` finds whether that was too long.
             with suppress(RemoteError):
-                # Its successor has removed it; written again, tasks of this run would go on.
+                # Its successor has removed it; written again, tasks of this run would continue.
                 if self._folder.size(self.name) is None:
                     self._lost = True
                     return
