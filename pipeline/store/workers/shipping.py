@@ -1,9 +1,11 @@
 """Files that tasks read wherever they run: shared paths, or copies in a store by SHA-256."""
 
 import logging
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -110,15 +112,17 @@ def scratch() -> Path:
 def _received(shipped: Shipped) -> Path:
     remote = open_remote(shipped.store)
     folder = Path(tempfile.mkdtemp(prefix="shipped-", dir=scratch()))
-    for name, sha256 in shipped.files:
-        # Its name may be part of what is recorded, such as that of a weights file.
-        path = folder / shipped.path.name / name if name else folder / shipped.path.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-
-        retry(partial(receive, remote, sha256, path), _log.warning)
-        if sha256_of_file(path) != sha256:
-            raise FileReadError(
-                f"{remote.shown}/{sha256} is not the copy of {shipped.path} that the command has "
-                "made; delete it there, and rerun the command"
-            )
+    with ExitStack() as failed:
+        failed.callback(shutil.rmtree, folder, ignore_errors=True)
+        for name, sha256 in shipped.files:
+            # Its name may be part of what is recorded, such as that of a weights file.
+            path = folder / shipped.path.name / name if name else folder / shipped.path.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            retry(partial(receive, remote, sha256, path), _log.warning)
+            if sha256_of_file(path) != sha256:
+                raise FileReadError(
+                    f"{remote.shown}/{sha256} is not the copy of {shipped.path} that the command "
+                    "has made; delete it there, and rerun the command"
+                )
+        failed.pop_all()
     return folder / shipped.path.name

@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.store.errors import FileReadError
 from pipeline.store.objects.locate import open_remote
+from pipeline.store.workers import shipping as shipping_module
 from pipeline.store.workers.shipping import Shipping, shared
 
 
@@ -42,10 +43,15 @@ def test_a_file_is_made_once(tmp_path: Path, shipping: Shipping) -> None:
     assert [one.here().read_bytes() for one in made] == [b"weights"] * 3
 
 
-def test_a_changed_copy_is_refused(tmp_path: Path, shipping: Shipping) -> None:
+def test_a_changed_copy_is_refused(
+    tmp_path: Path, shipping: Shipping, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.json").write_text("{}")
     shipped = shipping(tmp_path / "a.json")
     store = fsspec.filesystem("memory")
     store.pipe(store.find(f"/{tmp_path.name}/files")[0], b"[]")
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(shipping_module, "scratch", lambda: tmp_path / "scratch")
     with pytest.raises(FileReadError, match=r"is not the copy of .*a\.json that the command"):
         shipped.here()
+    assert not [*(tmp_path / "scratch").iterdir()], "nothing is left"
