@@ -7,6 +7,7 @@ import click
 
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Selection
+from pipeline.store.objects.urls import shown
 from pipeline.store.wording import counted
 from pipeline.store.workers.place import Place
 from stages.command import COUNT, PATH, Command, option
@@ -109,7 +110,7 @@ def embed(
             monitor=CONSOLE,
         )
         log_done(
-            f"{to_file}: {counted(len(embeddings.image_ids), 'image')} and "
+            f"{shown(to_file)}: {counted(len(embeddings.image_ids), 'image')} and "
             f"{counted(len(embeddings.caption_ids), 'caption')} in "
             f"{counted(embeddings.image_embeddings.shape[-1], 'dimension')}, similarity "
             f"{embeddings.similarity}" + ("" if store == "float32" else f", stored as {store}")

@@ -10,6 +10,7 @@ import click
 from pipeline.store.convert.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Storage
+from pipeline.store.objects.urls import shown
 from stages.command import COUNT, FEATURES, PATH, Answer, Decorator, Group, flag, option
 from stages.console import CONSOLE, FAILED, OUTPUT, elapsed, log_done, printable
 from stages.options import JSON, option_of
@@ -86,7 +87,7 @@ def verify_command(
     else:
         for error in verified.faults:
             click.echo(printable(str(error)))
-    log_done(f"{path}: {verified.counts()}, {elapsed():.1f} s")
+    log_done(f"{shown(path)}: {verified.counts()}, {elapsed():.1f} s")
     for line in verified.notes():
         log_done(line)
     if verified.faults:

@@ -128,6 +128,7 @@ class Remote:
                 path, files = self._path(name), self._files
                 _result(files, files._get_file(path, sink, chunk_size=_BLOCK, headers=headers))
             else:
+                self._files.invalidate_cache()  # of listings, which may have an older ETag
                 with self._files.open(self._path(name), "rb") as stream:
                     stream.seek(start)
                     while block := stream.read(_BLOCK):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pipeline.datasets.manifest import Manifest
 from pipeline.store.extras import require
 from pipeline.store.objects.block_cache import together
-from pipeline.store.objects.urls import absolute, url_of
+from pipeline.store.objects.urls import absolute, shown, url_of
 from pipeline.store.one_or_many import texts_of
 from pipeline.store.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.store.shards.feature_dataset import FeatureDataset, as_array
@@ -241,7 +241,7 @@ class FeatureSet:
         name = self.index.header.recipe.get("name", self.recipe_hash)
         return (
             f"<FeatureSet {name} {self.shape} {self.dtype}, {(~self.ok).sum()} failed, "
-            f"in {self.folder}>"
+            f"in {shown(self.folder)}>"
         )
 
     def torch_dataset(
@@ -305,7 +305,7 @@ class FeatureSet:
         if (rows < 0).any():
             absent = [ids[at] for at in np.flatnonzero(rows < 0).tolist()]
             raise MissingRows(
-                f"{self.folder} has no rows for {len(absent)} of {len(ids)} ids, first "
+                f"{shown(self.folder)} has no rows for {len(absent)} of {len(ids)} ids, first "
                 f"{absent[:5]}; it holds {len(self)} rows of dataset {self.index.header.dataset!r}:"
                 " extract the missing ones, or name another folder"
             )
@@ -318,8 +318,8 @@ class FeatureSet:
         if failed.size and not allow_failed:
             first = [f"{ids[i]}: {self.errors[int(rows[i])]}" for i in failed[:5]]
             raise FailedRows(
-                f"{self.folder}: {failed.size} of {len(ids)} requested rows have no features, "
-                f"first {first}; fix the files and extract again, leave the failed rows out, or "
+                f"{shown(self.folder)}: {failed.size} of {len(ids)} requested rows have no "
+                f"features, first {first}; fix the files and extract again, leave the failed rows out, or "
                 "allow them as NaN (allow_failed=True)"
             )
         return rows

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from pipeline.store.errors import WrongUsage
 from pipeline.store.extras import require_installed
 from pipeline.store.files import require_folder, write_json
+from pipeline.store.objects.urls import shown
 from pipeline.store.option_fields import documented, option, require_bounds
 from pipeline.store.progress import Monitor, OnProgress, Stopwatch
 from pipeline.store.wording import counted
@@ -139,7 +140,7 @@ class Place:
         write_json(
             self.summary,
             {
-                "out": str(out),
+                "out": shown(out),
                 **metadata,
                 "rows_computed": computed,
                 "seconds": round(seconds, 3),

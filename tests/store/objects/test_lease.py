@@ -14,6 +14,7 @@ from pipeline.store.objects import lease
 from pipeline.store.objects.lease import only_writer
 from pipeline.store.objects.locate import open_remote
 from pipeline.store.objects.remote import Remote
+from pipeline.store.objects.retried import read_bounded
 from pipeline.store.objects.retry import RemoteError
 
 
@@ -127,3 +128,11 @@ def test_only_the_same_machine_knows_at_once_that_a_process_has_ended(folder: Re
 def test_a_bucket_that_does_not_exist_is_named(s3: str) -> None:
     with pytest.raises(RemoteError, match="OUT: its bucket does not exist; create it"):
         only_writer(open_remote("s3://no-such-bucket/x"), "OUT", print).__enter__()
+
+
+def test_a_lease_renewed_since_it_was_listed_is_read(folder: Remote) -> None:
+    write(folder, 1)
+    assert [*folder.files()] == ["lease-000001.json"]
+    other = type(folder._files)(skip_instance_cache=True)
+    other.pipe_file(folder._path("lease-000001.json"), b'{"beat": 12345}')
+    assert read_bounded(folder, "lease-000001.json", 100, print) == b'{"beat": 12345}'
