@@ -319,8 +319,8 @@ class FeatureSet:
             first = [f"{ids[i]}: {self.errors[int(rows[i])]}" for i in failed[:5]]
             raise FailedRows(
                 f"{shown(self.folder)}: {failed.size} of {len(ids)} requested rows have no "
-                f"features, first {first}; fix the files and extract again, leave the failed rows out, or "
-                "allow them as NaN (allow_failed=True)"
+                f"features, first {first}; fix the files and extract again, leave the failed rows "
+                "out, or allow them as NaN (allow_failed=True)"
             )
         return rows
 
