@@ -105,6 +105,9 @@ def _write_fixed(file: h5py.File, column: Column, texts: Sequence[str]) -> None:
     for start in range(0, len(texts), step):
         part = [text.encode() for text in texts[start : start + step]]
         dataset[start : start + step] = np.array(part, dtype)
+    # Now, not when the last reference ends: a profiler, such as Dask's, may hold one for a while,
+    # and the place of the chunks in the file would depend on it.
+    dataset.flush()
 
 
 def own_dataset(

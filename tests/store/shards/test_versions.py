@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline.store import columns
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.convert.export import export
 from pipeline.store.convert.merge import merge
@@ -294,3 +295,20 @@ def test_nul_is_refused_in_ids_and_spelled_in_reasons(tmp_path: Path) -> None:
             work.publish()
         assert FeatureSet(out).errors == ["cut\\0"]
         assert read_index(out).header.format_version == version
+
+
+def test_bytes_do_not_depend_on_who_still_holds_a_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A profiler, such as Dask's, holds the frames of functions for a while."""
+    build(tmp_path / "a", 6)
+    held, create = [], columns.create
+
+    def holding(*given: Any, **options: Any) -> h5py.Dataset:
+        held.append(create(*given, **options))
+        return held[-1]
+
+    monkeypatch.setattr(columns, "create", holding)
+    build(tmp_path / "b", 6)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert held
