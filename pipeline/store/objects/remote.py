@@ -298,8 +298,9 @@ class Remote:
             if self._query:
                 text = text.replace(self._query, "")
             text = f"{where}: {type(error).__name__}{': ' if text else ''}{text[:200]}"
-            if isinstance(error, _REFUSED):
-                raise RemoteError(f"{text}; check the URL and its permissions") from error
+            # Back ends have exceptions of their own for credentials that nobody has given.
+            if isinstance(error, _REFUSED) or "Credentials" in type(error).__name__:
+                raise RemoteError(f"{text}; check the URL, permissions and credentials") from error
             if isinstance(error, OSError) and error.errno in _LASTING:
                 raise RemoteError(f"{text}; free some space there, or push elsewhere") from error
             raise RemoteError(text, "transient") from error
