@@ -1,7 +1,6 @@
 """Files that tasks read wherever they run: shared paths, or copies in a store by SHA-256."""
 
 import logging
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -22,6 +21,8 @@ from pipeline.store.objects.urls import absolute
 
 _log = logging.getLogger(__name__)
 _receiving = Lock()
+# Folders that are removed when the process ends.
+_kept: list[tempfile.TemporaryDirectory[str]] = []
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,9 @@ def scratch() -> Path:
 @lru_cache(maxsize=64)
 def _received(shipped: Shipped) -> Path:
     remote = open_remote(shipped.store)
-    folder = Path(tempfile.mkdtemp(prefix="shipped-", dir=scratch()))
     with ExitStack() as failed:
-        failed.callback(shutil.rmtree, folder, ignore_errors=True)
+        kept = tempfile.TemporaryDirectory(prefix="shipped-", dir=scratch())
+        folder = Path(failed.enter_context(kept))
         for name, sha256 in shipped.files:
             # Its name may be part of what is recorded, such as that of a weights file.
             path = folder / shipped.path.name / name if name else folder / shipped.path.name
@@ -125,4 +126,5 @@ def _received(shipped: Shipped) -> Path:
                     "has made; delete it there, and rerun the command"
                 )
         failed.pop_all()
+    _kept.append(kept)
     return folder / shipped.path.name
