@@ -151,8 +151,10 @@ def simulate_objects(number: int, out: Path) -> None:
         (out / "index.json").unlink()  # the next run resumes without it
         return
     remote = open_writable(f"file://{out}")
-    beside = remote.beside(".work", remote.name)
-    job = object_shards._Job(Simulated(number), f"file://{out}", remote, beside, Storage(), QUIET)
+    work_folder = remote.in_parent(".work", remote.name)
+    job = object_shards._Job(
+        Simulated(number), f"file://{out}", remote, work_folder, Storage(), QUIET
+    )
     for at, (file, key) in enumerate(zip(job.names, job._keys, strict=True)):
         (out / file).write_bytes(b"x")
         text = json.dumps(asdict(record(at, file)))

@@ -21,8 +21,9 @@ from pipeline.images.recipes import resolve_recipe
 from pipeline.store.current.snapshot import file_identities
 from pipeline.store.errors import FileReadError, WrongUsage
 from pipeline.store.inner_files import in_parquet, in_tar, open_file
-from pipeline.store.jobs.origins import common_folder, missing_files, require_folder
+from pipeline.store.jobs.origins import missing_files, require_folder
 from pipeline.store.objects import retry, sources
+from pipeline.store.objects.urls import common_folder
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.format import MISSING, UNREADABLE
 from pipeline.store.wording import without_secrets

@@ -13,10 +13,10 @@ from pipeline.store.current.row_stamps import store_stamps, unchanged_rows
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.object_shards import make_object_shards
 from pipeline.store.jobs.options import Storage
-from pipeline.store.jobs.origins import Origin, common_folder, missing_files, require_folder
+from pipeline.store.jobs.origins import Origin, missing_files, require_folder
 from pipeline.store.jobs.planned_shards import PlannedShards, rows_of_shards
 from pipeline.store.jobs.worker import compute_on_workers
-from pipeline.store.objects.urls import url_of
+from pipeline.store.objects.urls import common_folder, url_of
 from pipeline.store.progress import QUIET, Monitor, Stopwatch
 from pipeline.store.shards.format import MISSING, OK, FeatureHeader, RowBlock
 from pipeline.store.shards.index import FeatureIndex

@@ -29,15 +29,12 @@ from pipeline.store.jobs.sharded_source import ShardedSource, ShardKey
 from pipeline.store.objects.lease import Lease, only_writer
 from pipeline.store.objects.locate import open_writable
 from pipeline.store.objects.remote import Remote
-from pipeline.store.objects.retried import read_bounded
 from pipeline.store.objects.retry import retry
 from pipeline.store.progress import Monitor, OnProgress, Stopwatch
 from pipeline.store.registry import guests_of_calls
 from pipeline.store.schema import decode
-from pipeline.store.shards.format import (
-    OtherShard,
-)
-from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, index_from, index_of
+from pipeline.store.shards.format import OtherShard
+from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, index_in, index_of
 from pipeline.store.shards.plan import shard_name
 from pipeline.store.wording import counted
 from pipeline.store.workers.place import Executor, Place
@@ -48,7 +45,8 @@ Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
 
 _RECORD = re.compile(r"(shard-(\d+)-of-(\d+)\.h5)\.([0-9a-f]{12})-([0-9a-f]{12})\.json")
-_MOST_INDEX_BYTES = 1 << 30
+MOST_INDEX_BYTES = 1 << 30
+"""Size limit of an index that is continued, of about three million shards."""
 _MOST_RECORD_BYTES = 1 << 16
 # Records that are read at once.
 _REQUESTS = 16
@@ -69,7 +67,7 @@ def make_object_shards(
     """
     started = time.monotonic()
     remote = open_writable(out)
-    work = remote.beside(".work", remote.name)
+    work = remote.in_parent(".work", remote.name)
     with only_writer(work, remote.shown, monitor.log) as lease:
         job = _Job(source, out, remote, work, storage, monitor)
         pending = job.pending()
@@ -121,7 +119,7 @@ class _Job:
             if match := _RECORD.fullmatch(file):
                 key = ShardKey(match[4], match[5])
                 self._records[int(match[2])][int(match[3]), key] = file
-        self._before = read_index_at(out) if INDEX_FILE in self._there else None
+        self._before = index_in(remote, MOST_INDEX_BYTES) if INDEX_FILE in self._there else None
         self._listed = {entry.file: entry for entry in self._before.shards} if self._before else {}
         self._kept: dict[int, ShardKey] = {}  # missing inputs, with the keys of their absence
         self._keep_missing([number for number, key in enumerate(asked) if not key.content])
@@ -170,7 +168,7 @@ class _Job:
         guests, source, rows, failed = guests_of_calls(), self._source, 0, 0
         ship: Ship = shared
         if place.scheduler is not None:
-            files = self._remote.beside(".work", "files")
+            files = self._remote.in_parent(".work", "files")
             ship = Shipping(files, f"{self._out.rpartition('/')[0]}/.work/files", self._monitor.log)
 
         def tasks() -> Iterator[tuple[int, ObjectTask]]:
@@ -320,13 +318,6 @@ class _Job:
             return decode(retry(read, self._monitor.log), ShardRecord)
         except ValueError:
             return None
-
-
-def read_index_at(url: str) -> FeatureIndex | None:
-    """Return the index of a feature set in a store; None if there is none."""
-    remote = open_writable(url)
-    data = read_bounded(remote, INDEX_FILE, _MOST_INDEX_BYTES, _log.warning)
-    return None if data is None else index_from(data, f"{remote.shown}/{INDEX_FILE}")
 
 
 def _here(

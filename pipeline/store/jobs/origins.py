@@ -1,10 +1,9 @@
 """Sources of rows, files or texts, and change detection by the CRC-32 of each row."""
 
 import hashlib
-import os
 import socket
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -127,11 +126,6 @@ class Texts:
 def text_crc32(texts: Sequence[str]) -> Crc32:
     """Return the CRC-32 of each UTF-8 text, (texts,) uint32."""
     return np.array([zlib.crc32(text.encode()) for text in texts], np.uint32)
-
-
-def common_folder(files: Iterable[Path]) -> Path:
-    """Return the deepest folder that contains all files."""
-    return Path(os.path.commonpath({file.parent for file in files}))
 
 
 def require_folder(folder: Path) -> None:

@@ -9,13 +9,16 @@ import numpy as np
 
 from pipeline.store.hashing import sha256_of_json, sha256_of_texts
 from pipeline.store.jobs.feature_source import FeatureSource
-from pipeline.store.jobs.object_shards import read_index_at
+from pipeline.store.jobs.object_shards import MOST_INDEX_BYTES
 from pipeline.store.jobs.options import Storage
-from pipeline.store.jobs.origins import common_folder, missing_files, require_folder
+from pipeline.store.jobs.origins import missing_files, require_folder
 from pipeline.store.jobs.sharded_source import OpenShard, ShardKey, ShardRows
 from pipeline.store.jobs.worker import seen_rows
+from pipeline.store.objects.locate import open_writable
+from pipeline.store.objects.urls import common_folder
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock, require_unique_ids
+from pipeline.store.shards.index import index_in
 from pipeline.store.shards.plan import ShardPlan, Span, default_rows_per_shard
 from pipeline.store.workers.place import Place
 from pipeline.store.workers.shipping import Ship
@@ -25,7 +28,7 @@ def rows_of_shards(url: str, header: FeatureHeader, storage: Storage) -> int:
     """Return the rows per shard: as requested, as in the finished set, or by their size."""
     if storage.rows_per_shard is not None:
         return storage.rows_per_shard
-    index = read_index_at(url)
+    index = index_in(open_writable(url), MOST_INDEX_BYTES)
     return index.rows_per_shard if index else default_rows_per_shard(header.row_bytes)
 
 

@@ -82,7 +82,7 @@ def publish_shard(number: int, task: ObjectTask, on_progress: OnProgress) -> Pub
                 entry=finished.entry, created_by=finished.created_by, bytes=path.stat().st_size
             )
             remote = open_writable(task.out)
-            work = remote.beside(".work", remote.name)
+            work = remote.in_parent(".work", remote.name)
             if retry(partial(work.size, task.lease), _log.warning) is None:
                 raise ShardError(f"{remote.shown}: the run of this task has ended")
             retry(partial(remote.put, task.file, path), _log.warning)

@@ -45,8 +45,8 @@ class Remote:
         """Return the folder with a suffix appended to its name."""
         return Remote(self._files, self._root + suffix, self.shown + suffix, self._query)
 
-    def beside(self, *names: str) -> "Remote":
-        """Return a folder next to this one; raise at the top of a bucket."""
+    def in_parent(self, *names: str) -> "Remote":
+        """Return a folder in the parent of this one; raise at the top of a bucket."""
         parent, slash, _ = self._root.rpartition("/")
         if not slash:
             raise RemoteError(f"{self.shown} is a whole bucket; name a folder in it")

@@ -13,6 +13,7 @@ from msgspec import Meta
 from pipeline.store.files import write_json
 from pipeline.store.hashing import canonical_json, sha256_of_json
 from pipeline.store.objects.locate import open_remote
+from pipeline.store.objects.remote import Remote
 from pipeline.store.objects.retried import MOST_DESCRIPTION_BYTES, read_bounded
 from pipeline.store.objects.urls import url_of
 from pipeline.store.packed import PackedTexts, repeated_texts
@@ -147,14 +148,20 @@ def _remote_index(url: str) -> FeatureIndex:
             f"{without_secrets(url)}: a feature set is read from a URL without password and query, "
             "which messages would show; pass credentials through the environment, or pull the set"
         )
-    data = read_bounded(open_remote(url), INDEX_FILE, MOST_DESCRIPTION_BYTES, QUIET.log)
-    if data is None:
+    index = index_in(open_remote(url), MOST_DESCRIPTION_BYTES)
+    if index is None:
         raise ShardError(
             f"{url}/{INDEX_FILE} not found: it is not a finished feature set of its own rows; "
             "`pipeline shards push FOLDER URL` sends one, `pipeline shards merge` writes a view as "
             "one"
         )
-    return index_from(data, f"{url}/{INDEX_FILE}")
+    return index
+
+
+def index_in(remote: Remote, most: int) -> FeatureIndex | None:
+    """Return the index of a remote folder, of at most `most` bytes; None if it has none."""
+    data = read_bounded(remote, INDEX_FILE, most, QUIET.log)
+    return None if data is None else index_from(data, f"{remote.shown}/{INDEX_FILE}")
 
 
 def index_from(data: bytes, where: str) -> FeatureIndex:

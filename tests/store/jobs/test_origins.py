@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.store.errors import FileReadError
-from pipeline.store.jobs.origins import common_folder, missing_files, require_folder
+from pipeline.store.jobs.origins import missing_files, require_folder
+from pipeline.store.objects.urls import common_folder
 
 
 def test_a_missing_file_is_a_fact_until_the_folder_of_all_has_gone(tmp_path: Path) -> None:
