@@ -36,6 +36,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bench.decoding import FOLDERS
+from bench.record import OPTIONS, recorded
 from pipeline.images import network as networks
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import default_parallelism, feature_header
@@ -311,9 +312,12 @@ def drawn(folder: Path, count: int = 16) -> list[Path]:
     return paths
 
 
+@recorded
 def main() -> None:
     """Read the options and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else "", parents=[OPTIONS]
+    )
     parser.add_argument("--images", type=Path, help="Folder of JPEG files.")
     parser.add_argument("--rounds", type=int, default=3, help="Turns of the networks and files.")
     options = parser.parse_args()

@@ -35,6 +35,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
+from bench.record import OPTIONS, recorded
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
 from pipeline.images.network import RecipeNetwork
@@ -257,9 +258,12 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
         print(f"{precision}: relative difference of the features from the obvious {difference:.1e}")
 
 
+@recorded
 def main() -> None:
     """Read the options and run."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else "", parents=[OPTIONS]
+    )
     parser.add_argument("--recipe", choices=BATCH_SIZES, default="resnet152-grid")
     parser.add_argument("--images", type=Path, required=True, help="Folder of JPEG files.")
     parser.add_argument("--count", type=int, default=96, help="Images, taken in turn.")

@@ -45,6 +45,7 @@ import torch
 from bench.decoding import FOLDERS
 from bench.extract import publish_images, rate
 from bench.finetuning import step_of
+from bench.record import OPTIONS, recorded
 from bench.train import CAPTIONS, write
 from pipeline.datasets.entries import ImageEntry
 from pipeline.heads.architectures import two_branch
@@ -327,9 +328,12 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
 }
 
 
+@recorded
 def main() -> None:
     """Measure and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else "", parents=[OPTIONS]
+    )
     parser.add_argument("part", choices=["all", *PARTS], nargs="?", default="all")
     parser.add_argument("--images", type=Path, nargs="+", default=FOLDERS, help="Of JPEG files.")
     parser.add_argument("--count", type=int, default=20_000, help="Most images, taken in turn.")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from bench.record import OPTIONS, recorded
 from pipeline.datasets.manifest import read_manifest
 from pipeline.experiments.layout import Layout
 from pipeline.heads.base import settings_from
@@ -51,9 +52,10 @@ class Clock:
         yield note
 
 
+@recorded
 def main() -> None:
     """Print one row per head."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(parents=[OPTIONS])
     parser.add_argument("dataset", type=Path)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--timed", type=int, default=3, help="Epochs, at least 2.")

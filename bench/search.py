@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from bench.record import recorded
 from pipeline.retrieval.approximate import ApproximateIndex, build_index, open_index
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
@@ -22,6 +23,7 @@ from pipeline.retrieval.similarity import Vectors
 DIM, INNER, QUERIES = 256, 32, 200
 
 
+@recorded
 def main() -> None:
     """Time both searches in one run."""
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000

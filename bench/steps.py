@@ -29,6 +29,7 @@ import torch
 
 from bench.decoding import FOLDERS
 from bench.extract import publish_images
+from bench.record import OPTIONS, recorded
 from pipeline.images import batches, transforms
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header
 from pipeline.images.decoding import decode
@@ -161,9 +162,12 @@ def report(columns: dict[str, Costs]) -> None:
         print(f"{name}: {costs.index.rows} images, SHA-256 of their features {digests}")
 
 
+@recorded
 def main() -> None:
     """Read the options and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else "", parents=[OPTIONS]
+    )
     parser.add_argument("--recipes", nargs="+", default=RECIPES)
     parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"])
     parser.add_argument("--images", type=Path, nargs="+", default=FOLDERS, help="Of JPEG files.")

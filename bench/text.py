@@ -21,6 +21,7 @@ from skimage.feature import fisher_vector
 from sklearn.decomposition import IncrementalPCA
 from sklearn.mixture import GaussianMixture
 
+from bench.record import recorded
 from pipeline.store.hashing import recipe_hash
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.fisher_vector import FisherVector
@@ -38,8 +39,10 @@ Rows = npt.NDArray[Any]
 Encode = Callable[[Sequence[str]], Rows]
 
 
-def main(number: int) -> None:
+@recorded
+def main() -> None:
     """Print the table."""
+    number = int(sys.argv[1]) if len(sys.argv) > 1 else 6000
     glove = load_vectors("glove-6b-50d")
     some = [row for row, word in enumerate(glove.words) if word.isalpha()][:WORDS]
     words = tuple(glove.words[row] for row in some)
@@ -230,4 +233,4 @@ def rooted(plain: Rows) -> Rows:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 6000)
+    main()

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from bench.record import OPTIONS, recorded
 from pipeline.heads.base import FitOptions
 from pipeline.heads.experiments import Size, resolve_experiment
 from pipeline.heads.head_types import make_head
@@ -51,9 +52,12 @@ NETWORKS: dict[str, tuple[str, Size, bool]] = {
 WAYS = ("ours", "asleep", "torch")
 
 
+@recorded
 def main() -> None:
     """Measure all experiments, or run one requested training."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else "", parents=[OPTIONS]
+    )
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=[*NETWORKS])
     options = parser.parse_args()
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "OPENBLAS_"))}

@@ -1,6 +1,6 @@
 """Cost of loading training batches: features from shards against batches in memory.
 
-Run as `python bench/train.py [IMAGES] [STEPS] [WORKERS]`; 4,096 numbers per image, five captions
+Run as `python -m bench.train [IMAGES] [STEPS] [WORKERS]`; 4,096 numbers per image, five captions
 each. For the two-branch network (300 numbers per caption) and the GRU of Qian & Lamberti 2018 (20
 words per caption), with the settings of their papers, prints captions per second of training steps
 with ready batches, and with batches from the data loader: from shards on disk and from rows in
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from bench.record import recorded
 from pipeline.datasets.entries import ImageEntry
 from pipeline.heads.architectures import two_branch, vse
 from pipeline.heads.inputs.batches import Batch, BatchLoader, PairDataset
@@ -89,6 +90,7 @@ def compare(
         )
 
 
+@recorded
 def main() -> None:
     """Generate features, then compare."""
     given = [int(argument) for argument in sys.argv[1:]]
