@@ -7,6 +7,7 @@ READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 BIRDNET_READY := $(VENV)/.birdnet-ready
 UVX := $(shell command -v uvx || echo $(BIN)/uvx) --quiet
+TYPES := $(VENV)/types.txt
 TESTS :=  # more arguments of pytest, as in make test TESTS=tests/store/shards
 EXTRAS := .[all,dev]
 
@@ -25,11 +26,13 @@ repro: $(READY)
 papers: $(READY)
 	$(BIN)/pipeline run all
 
+# Types are checked beside the tests, and what is wrong with them is printed last.
 test: $(READY) $(DOCS_READY) $(BIRDNET_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(TESTS)
+	@$(BIN)/mypy >$(TYPES) 2>&1 & types=$$!; trap 'kill $$types' INT TERM; failed=; \
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(TESTS) || failed=1; \
+	wait $$types || failed=1; cat $(TYPES); test -z "$$failed"
 
 # The wheel, in an empty environment: a second one of 6 GB while it runs, hard links where uv installs.
 slow: $(READY)

@@ -17,7 +17,7 @@ from pathlib import Path
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of malloc.h
 # Bytes. Larger arrays, the activations of whole networks, are mapped one by one: in the heap, what
 # is freed between smaller ones stays resident, up to 400 MB in one test.
-_MAPPED, _KEPT, _MUCH = 1 << 24, 1 << 26, 1 << 25
+_MAPPED, _KEPT, _MUCH = 1 << 24, 1 << 26, 1 << 27
 # Bytes of files. Tests of networks use about 100 MB of the libraries.
 _MUCH_OF_FILES = 3 << 26
 _DONT_NEED = 4  # of sys/mman.h
@@ -45,15 +45,21 @@ def return_memory() -> None:
     now, files = _resident_bytes()
     if files > _MUCH_OF_FILES:
         return_files()
-    if now < _least + _MUCH:
-        _least = min(_least, now)
-        return
-    # Networks are cycles of modules and hooks.
-    gc.collect()
+    if now >= _least + _MUCH:
+        _trim()
+        now, _ = _resident_bytes()
+    if now >= _least + _MUCH:
+        # Networks are cycles of modules and hooks.
+        gc.collect()
+        _trim()
+        _least, _ = _resident_bytes()
+    _least = min(_least, now)
+
+
+def _trim() -> None:
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)
-    _least, _ = _resident_bytes()
 
 
 def return_files() -> None:

@@ -1,4 +1,4 @@
-"""What `make` says when the environment cannot be made, and that the next `make` goes on."""
+"""What `make` says when the environment cannot be made or a check fails, and at the next call."""
 
 import shutil
 import subprocess
@@ -89,3 +89,19 @@ def test_no_network_then_the_same_command_again(project: Path, tool: str) -> Non
     assert ended.returncode == 0, ended.stderr
     assert (project / ".venv/.ready").exists()
     assert _make(project).stdout.strip() == "make: '.venv/.ready' is up to date."
+
+
+@pytest.mark.parametrize("broken", ["none", "ruff check", "ruff format", "mypy", "pytest"])
+def test_any_check_that_fails_fails_all(project: Path, broken: str) -> None:
+    folder = project / ".venv/bin"
+    folder.mkdir(parents=True)
+    for name in (".ready", ".docs-ready", ".birdnet-ready"):
+        (project / ".venv" / name).touch()
+    for name in ("ruff", "mypy", "pytest"):
+        text = f'#!/bin/sh\necho "{name} $*"\ncase "{name} $*" in "{broken}"*) exit 1 ;; esac\n'
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    ended = subprocess.run(["make", "test"], cwd=project, capture_output=True, text=True)
+    assert (ended.returncode != 0) == (broken != "none")
+    if "ruff" not in broken:
+        assert ended.stdout.splitlines()[-1].startswith("mypy"), "its errors are printed last"
