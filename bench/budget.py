@@ -92,7 +92,7 @@ BUDGET = {
     # 26 more: layers in one pass before their norm, and attention.
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
-    "tests": 46490,  # to become 27,000
+    "tests": 46512,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
