@@ -56,14 +56,16 @@ BUDGET = {
     # 78 more: search by a vector, and by an encoder of one's own.
     # 2 more: features of a package that is not installed.
     # 3 more: programs of heads, for torch.export and ONNX.
-    "retrieval": 5477,  # to become 5,000
+    # 23 more: ranks of embeddings that stay on a device.
+    "retrieval": 5500,  # to become 5,000
     "testing": 301,
     # 5 more: search without the package of a head.
     # 259 more: programs of heads, for torch.export and ONNX.
     "experiments": 1611,
     "clips": 2490,  # to become 2,400
     "regions": 3130,  # to become 2,600
-    "language": 4370,  # to become 3,600
+    # 30 more: captions on a device.
+    "language": 4400,  # to become 3,600
     "studies": 6510,
     "web": 4300,
     # 117 lines more: `pipeline init`, and params.yaml of other programs. 90 more: guests in lists,
@@ -74,7 +76,8 @@ BUDGET = {
     # 61 more: programs of heads, for torch.export and ONNX.
     # 9 more: URLs of images.
     # 1 more: URLs of sets in final lines, without their secrets.
-    "stages": 5414,
+    # 14 more: captions on a device.
+    "stages": 5428,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -92,7 +95,8 @@ BUDGET = {
     # 26 more: layers in one pass before their norm, and attention.
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
-    "tests": 46512,  # to become 27,000
+    # 205 more: heads, ranks and captions on a pretended card.
+    "tests": 46718,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -1,7 +1,8 @@
-"""All GPU tables in less than ten minutes: extraction, training, two workers, tests.
+"""All GPU tables in ten minutes: extraction, training, ranks, captions, two workers, tests.
 
     python -m bench.gpu all --images FOLDER
     python -m bench.gpu extract --recipes resnet152-grid --images FOLDER
+    python -m bench.gpu train rank caption
 
 extract : images per second in float32, TF32, bf16 and fp16 on one card. `timm` is timm's network of
     the same name, channels-last, in the same precision, at the faster of batches of 128 and 256, as
@@ -13,11 +14,14 @@ extract : images per second in float32, TF32, bf16 and fp16 on one card. `timm` 
     feature from float32, relative to the largest float32 feature. Weights are seeded unless
     specified. Every rate is measured for about `--seconds`.
 train   : captions per second of a two-branch head, and images per second of fine-tuning, both in
-    float32 and bf16.
+    float32 and bf16, and on the CPU in float32.
+rank    : seconds of exact ranks of `--ranked` images and five times as many captions, and pairs per
+    second on the CPU, of a part; its ranks must be equal.
+caption : sentences per second of three decoders, and on the CPU.
 workers : the same extraction in one process and on two workers of the card; the content must be
     equal.
 tests   : the tests that need a card; `make test` there includes them.
-all     : all four. An error ends one row or part, is printed, and sets the exit status.
+all     : all six. An error ends one row or part, is printed, and sets the exit status.
 """
 
 import argparse
@@ -34,28 +38,17 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
-from itertools import chain, cycle, repeat
+from itertools import cycle
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-import timm
 import torch
 
 from bench.decoding import FOLDERS
 from bench.extract import publish_images, rate
-from bench.finetuning import step_of
+from bench.gpu_rates import captioning, ranking, seconds_of, training
 from bench.record import OPTIONS, recorded
-from bench.train import CAPTIONS, write
-from pipeline.datasets.entries import ImageEntry
-from pipeline.heads.architectures import two_branch
-from pipeline.heads.finetuning.network import LearningNetwork
-from pipeline.heads.head_types import PRECISIONS as HEAD_PRECISIONS
-from pipeline.heads.inputs.batches import BatchLoader, PairDataset
-from pipeline.heads.inputs.feature_spec import HeadInputs
-from pipeline.heads.inputs.pairs import join_pairs
-from pipeline.heads.layers.products import products_in
-from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header, reader_of
 from pipeline.images.extract import extract
 from pipeline.images.network import RecipeNetwork
@@ -172,6 +165,8 @@ def timm_rate(recipe: Recipe, options: argparse.Namespace) -> float:
 @lru_cache(maxsize=1)
 def timm_network(name: str) -> torch.nn.Module:
     """Return timm's network of a name, with random weights."""
+    import timm
+
     return timm.create_model(name).eval()
 
 
@@ -201,72 +196,6 @@ def bare_rates(
     bare = seconds_of(lambda: network._rows(sent), device, options.seconds / 2)
     copied = seconds_of(lambda: network(batch), device, options.seconds / 2)
     return batch_size / bare, batch_size / copied
-
-
-def seconds_of(step: Callable[[], object], device: torch.device, most: float) -> float:
-    """Return the mean seconds of a step over about `most` seconds, after warm-up steps."""
-
-    def run(count: int) -> float:
-        started = time.perf_counter()
-        for _ in range(count):
-            step()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return time.perf_counter() - started
-
-    run(2)
-    count = max(2, int(most / (run(2) / 2)))
-    return run(count) / count
-
-
-def training(options: argparse.Namespace) -> None:
-    """Print captions per second of a head, and images per second of fine-tuning."""
-    device, images = torch.device(options.device), min(4000, options.count)
-    rng = np.random.default_rng(0)
-    entries = [ImageEntry(f"{i:06d}", "x.jpg", "train", ("a",) * CAPTIONS) for i in range(images)]
-    caption_ids = [caption_id for entry in entries for caption_id in entry.caption_ids]
-    with tempfile.TemporaryDirectory() as folder:
-        rows = rng.standard_normal((images, 4096), np.float32)
-        seen = write(Path(folder, "i"), [entry.id for entry in entries], rows)
-        rows = rng.standard_normal((len(caption_ids), 300), np.float32)
-        said = write(Path(folder, "m"), caption_ids, rows, encoder="mean")
-        task = two_branch.task(two_branch.TwoBranchSettings(), HeadInputs.of(seen, said))
-        net = task.build(None).to(device).train()
-        optimiser, generator = task.optimiser(net), torch.Generator()
-        pairs = join_pairs(entries, seen, said)
-        loader = BatchLoader(
-            PairDataset(pairs),
-            lambda: ((0, rows) for rows in task.batches(pairs.image_of_caption, rng)),
-            0,
-            device,
-        )
-        batches, size = chain.from_iterable(repeat(loader)), 0
-
-        def step(precision: str) -> None:
-            nonlocal size
-            batch = next(batches)
-            size = len(batch.captions)
-            optimiser.zero_grad()
-            with products_in(precision):
-                loss = task.loss(net, batch, 0, generator)
-            loss.backward()
-            optimiser.step()
-
-        print()
-        for precision in HEAD_PRECISIONS:
-            seconds = seconds_of(partial(step, precision), device, options.seconds)
-            rate_of_head = f"{size / seconds:.0f} captions/s"
-            print(f"two-branch head, 4096 and 300 numbers, {precision}: {rate_of_head}")
-    name = options.finetune
-    recipe = resolve_recipe(name)
-    backbone = backbone_named(recipe.backbone)
-    state = load_weights(recipe, "random:0").state
-    size = options.batch_size or 128
-    windows = torch.rand(size, recipe.crop.size, recipe.crop.size, 3).to(device) * 255
-    for precision in HEAD_PRECISIONS:
-        network = LearningNetwork(recipe, backbone, state, "", precision).to(device).train()
-        seconds = seconds_of(step_of(network, windows), device, options.seconds)
-        print(f"fine-tuning {name}, all layers, {precision}: {size / seconds:.1f} images/s")
 
 
 def two_workers(options: argparse.Namespace) -> None:
@@ -323,6 +252,8 @@ def reported(options: argparse.Namespace, what: str) -> Iterator[None]:
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "extract": extraction,
     "train": training,
+    "rank": ranking,
+    "caption": captioning,
     "workers": two_workers,
     "tests": tests,
 }
@@ -334,12 +265,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0] if __doc__ else "", parents=[OPTIONS]
     )
-    parser.add_argument("part", choices=["all", *PARTS], nargs="?", default="all")
+    parser.add_argument("parts", choices=["all", *PARTS], nargs="*", default="all")
     parser.add_argument("--images", type=Path, nargs="+", default=FOLDERS, help="Of JPEG files.")
     parser.add_argument("--count", type=int, default=20_000, help="Most images, taken in turn.")
     parser.add_argument("--recipes", nargs="+", default=RECIPES)
     parser.add_argument("--precisions", nargs="+", default=PRECISIONS)
     parser.add_argument("--finetune", default="timm:resnet50", help="A recipe of pooled rows.")
+    parser.add_argument("--ranked", type=int, default=100_000, help="Images that are ranked.")
     parser.add_argument("--weights", default="random:0", help="As `pipeline extract` accepts them.")
     parser.add_argument("--device", default="cuda", help="cpu only tries the program.")
     parser.add_argument("--batch-size", type=int, help="[default: that of `pipeline extract`]")
@@ -353,7 +285,7 @@ def main() -> None:
             "with a small --count to try the program"
         )
     found = [path for folder in options.images for path in sorted(folder.glob("*.jp*g"))]
-    if not found:
+    if not found and any(part in options.parts for part in ("all", "extract", "workers")):
         sys.exit(f"no JPEG files in {', '.join(map(str, options.images))}")
     options.paths = found
     for path in found:
@@ -363,7 +295,7 @@ def main() -> None:
     print(f"{card}, torch {torch.__version__}, {cores} cores, {len(found)} images")
     options.failed = []
     for name, part in PARTS.items():
-        if options.part in ("all", name):
+        if "all" in options.parts or name in options.parts:
             with reported(options, name):
                 part(options)
     print(f"{time.perf_counter() - started:.0f} s in all")

@@ -1,7 +1,10 @@
-"""A card computes what the processor does; GPU_TESTS_DEVICE=cpu tries these tests without one."""
+"""A card computes what the processor does; GPU_TESTS_DEVICE=cpu tries these tests without one.
+
+Tests of `card` also run on a pretended one, on which tensors of two devices do not mix either.
+"""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from pipeline.heads.base import FitOptions
 from pipeline.heads.finetuning.network import LearningNetwork
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.engine.cudnn import CudnnLayers
@@ -18,9 +22,21 @@ from pipeline.images.extract import extract
 from pipeline.images.recipes import Crop, resolve_recipe
 from pipeline.images.transforms import crop_offsets
 from pipeline.images.weights import load_weights
+from pipeline.language.captioning.generation import beam_search, most_probable_words, sample
+from pipeline.language.embed_by_likelihood import log_likelihoods
+from pipeline.language.model_types import MODELS
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.ranking import on_device
+from pipeline.retrieval.ranking.on_device import rank_on
+from pipeline.retrieval.ranking.ranks import rank_both_ways
+from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.store.jobs.options import Compute
 from pipeline.store.shards.feature_set import FeatureSet
+from tests.heads.test_conformance import KINDS
 from tests.images.test_engines import HAZARDS, Hazards, Net, seeded, stack
+from tests.language.test_models import SENTENCES, conditions, model, tags_for
+from tests.pretended_card import pretended_card
+from tests.retrieval.factories import made
 
 RECIPE = "timm:test_resnet"
 Rows = Callable[..., np.ndarray]
@@ -33,6 +49,16 @@ def device() -> str:
     if named == "cuda" and not torch.cuda.is_available():
         pytest.skip("needs a GPU")
     return named
+
+
+@pytest.fixture(params=["pretended", "real"])
+def card(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A pretended card, and the device of the other tests."""
+    if request.param == "real":
+        yield request.getfixturevalue("device")
+        return
+    with pretended_card() as name:
+        yield name
 
 
 @pytest.fixture
@@ -116,3 +142,67 @@ def test_gradients_are_those_of_the_processor(device: str) -> None:
         gradients.append([p.grad.cpu() for p in network.parameters() if p.grad is not None])
     for here, there in zip(*gradients, strict=True):
         torch.testing.assert_close(there, here, rtol=1e-2, atol=1e-3 * float(here.abs().max()))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_ranks_are_those_of_the_processor(
+    card: str, similarity: str, ties: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    e = made([5, 0, 7, 2, 3, 1], similarity, integers=ties)
+    if ties:  # also of sets, and of absent vectors
+        e.image_embeddings[1::3] = e.image_embeddings[0]
+        e.caption_embeddings[::4] = 0.0
+    expected = rank_both_ways(e)
+    for elements in (7, 1000):
+        monkeypatch.setattr(on_device, "BLOCK_ELEMENTS", elements)
+        monkeypatch.setattr(on_device, "_SENT_NUMBERS", 10 * elements)
+        for found, ranks in zip(rank_on(card)(e), expected, strict=True):
+            np.testing.assert_array_equal(found, ranks)
+
+
+def test_ranks_of_similarities_that_are_not_finite_are_refused(card: str) -> None:
+    e = made([2, 1, 3], "dot")
+    e.image_embeddings[1], e.caption_embeddings[:] = 3e38, 3e38
+    with pytest.raises(EmbeddingsError, match=r"not a finite float32 .* \(up to 3e\+38\)"):
+        rank_on(card)(e)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_learn_and_embed(card: str, kind: str) -> None:
+    case = KINDS[kind]
+    head = case.head(**({"epochs": 2} if case.is_trained else {}))
+    pairs = case.pairs(24)
+    history = head.fit(pairs, case.pairs(12, seed=1), FitOptions(0, device=card))
+    assert all(np.isfinite(value) for entry in history for value in entry.values())
+    here = case.head()
+    here.restore({name: tensor.cpu() for name, tensor in head.tensors().items()})
+    for side in ("images", "captions"):
+        there, expected = (
+            getattr(one, f"embed_{side}")(getattr(pairs, side)) for one in (head, here)
+        )
+        np.testing.assert_allclose(there, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sentences_are_those_of_the_processor(card: str, name: str) -> None:
+    net, tags = model(name), tags_for(name)
+    given = conditions(3, name)
+    if not net.condition_dim:
+        given = torch.zeros(3, 0, dtype=torch.float64)
+    draws = torch.from_numpy(np.random.default_rng(0).random((3, 7)))
+    ids = SENTENCES.numpy()
+    tag_ids = None if tags is None else tags.numpy()
+    results = []
+    for where in ("cpu", card):
+        net, rows = net.to(where), given.to(where)
+        asked = None if tags is None else tags.to(where)
+        found = beam_search(net, rows, asked, width=3, longest=6)
+        drawn = sample(net, rows, draws, asked)
+        words = [found.sentences, found.log_probabilities, drawn.sentences]
+        if asked is not None:
+            words.append(most_probable_words(net, rows, asked))
+        likelihoods = log_likelihoods(net, given.numpy(), ids, tag_ids, device=torch.device(where))
+        results.append([*(tensor.cpu().numpy() for tensor in words), likelihoods])
+    for here, there in zip(*results, strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-6)

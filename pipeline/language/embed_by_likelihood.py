@@ -7,6 +7,7 @@ captions would rank first everywhere.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,8 @@ PRIOR_IMAGES = 50
 
 _CAPTIONS_AT_ONCE = 512
 
+CPU = torch.device("cpu")
+
 _Ids = npt.NDArray[np.int64]
 
 
@@ -48,6 +51,7 @@ def embed_by_likelihood(
     *,
     split: str | None = None,
     limit: int | None = None,
+    device: str = "cpu",
     monitor: Monitor = QUIET,
 ) -> Embeddings:
     """Score all images and captions of a split with a trained language model; write the result.
@@ -55,7 +59,7 @@ def embed_by_likelihood(
     It is that of `likelihood_embeddings`. `split` None is the test split, and `limit` the number
     of its images, since the time grows quadratically.
     """
-    opened = open_language_model(name, layout, experiment_named)
+    opened = open_language_model(name, layout, experiment_named, device=device)
     captioner = opened.captioner
     assert isinstance(captioner, LanguageCaptioner)
     trained = captioner.trained
@@ -82,11 +86,17 @@ def embed_by_likelihood(
         require_same_texts(captions, rows)
         read = FeatureRows(rows, captions.ids).take(np.arange(len(captions.ids)))
         ids[kind] = read.astype(np.int64)
-    module, sentences, tags = trained.module, ids["sentences"], ids.get("tags")
+    likelihoods_of = partial(
+        log_likelihoods,
+        trained.module,
+        sentences=ids["sentences"],
+        tags=ids.get("tags"),
+        device=captioner.device,
+    )
     with monitor.progress(f"compare {name}", "image") as progress:
-        likelihoods = log_likelihoods(module, conditions(entries), sentences, tags, progress)
+        likelihoods = likelihoods_of(conditions(entries), progress=progress)
     some = training.take(np.arange(0, len(training), step)[:PRIOR_IMAGES])
-    prior = log_likelihoods(module, conditions(some), sentences, tags)
+    prior = likelihoods_of(conditions(some))
     owners = np.repeat(np.arange(len(entries)), entries.num_captions)
     embeddings = likelihood_embeddings(
         likelihoods,
@@ -114,11 +124,12 @@ def log_likelihoods(
     sentences: _Ids,
     tags: _Ids | None = None,
     progress: Progress = no_progress,
+    device: torch.device = CPU,
 ) -> npt.NDArray[np.float64]:
     """Return log P(sentence | condition) of all pairs, (conditions, sentences) float64, in nats.
 
     Conditions and tags are those of `SentenceModel.start`; sentences are (n, length) token ids,
-    `START` first, `PADDING` at the end. The end mark is included.
+    `START` first, `PADDING` at the end. The end mark is included. `device` is that of the model.
     """
     lengths = (sentences != PADDING).sum(axis=1)
     # Batch sentences of one length, so that little padding is computed.
@@ -127,20 +138,20 @@ def log_likelihoods(
     for number, condition in enumerate(conditions):
         for start in range(0, len(order), _CAPTIONS_AT_ONCE):
             some = order[start : start + _CAPTIONS_AT_ONCE]
-            ids = torch.from_numpy(sentences[some, : int(lengths[some].max())])
-            pairs = torch.cartesian_prod(torch.arange(1), torch.arange(len(some)))
+            ids = torch.from_numpy(sentences[some, : int(lengths[some].max())]).to(device)
+            pairs = torch.cartesian_prod(torch.arange(1), torch.arange(len(some))).to(device)
             state = model.start(
-                torch.from_numpy(condition[None]),
-                None if tags is None else torch.from_numpy(tags[some]),
+                torch.from_numpy(condition[None]).to(device),
+                None if tags is None else torch.from_numpy(tags[some]).to(device),
                 pairs,
             )
-            total = torch.zeros(len(some), dtype=torch.float64)
+            total = torch.zeros(len(some), dtype=torch.float64, device=device)
             for words, targets in zip(ids.unbind(dim=1), ids[:, 1:].unbind(dim=1), strict=False):
                 scores, state = model.step(state, words)
                 log_p = scores.log_softmax(dim=1)
                 of_words = log_p.gather(1, targets[:, None])[:, 0].double()
                 total += of_words.masked_fill(targets == PADDING, 0.0)
-            log_likelihood[number, some] = total.numpy()
+            log_likelihood[number, some] = total.cpu().numpy()
         progress(number + 1, len(conditions), 0)
     return log_likelihood
 

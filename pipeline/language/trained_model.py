@@ -24,6 +24,7 @@ from pipeline.language import LanguageError
 from pipeline.language.language_task import Sizes, build_model
 from pipeline.language.model_types import LanguageSettings
 from pipeline.language.ngram import NGramModel
+from pipeline.store.devices import usable_device
 from pipeline.store.files import appearing_whole, parse_json, write_json
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.own_files import reading
@@ -143,8 +144,8 @@ class TrainedLanguageModel:
         return saved
 
 
-def load_language_model(folder: str | Path) -> TrainedLanguageModel:
-    """Load a language model that `pipeline run` wrote, on the CPU; features are not needed."""
+def load_language_model(folder: str | Path, device: str = "cpu") -> TrainedLanguageModel:
+    """Load a language model that `pipeline run` wrote, on a device; features are not needed."""
     folder = Path(folder)
     described, remedy = folder / LANGUAGE_FILE, "run `pipeline run` again"
     with reading(described, f"the record of a language model in {folder}", remedy, LanguageError):
@@ -175,7 +176,7 @@ def load_language_model(folder: str | Path) -> TrainedLanguageModel:
         return TrainedLanguageModel(
             **values,
             vocabulary=load_vocabulary(folder / _VOCABULARY_FILE),
-            module=module.eval(),
+            module=module.eval().to(usable_device(device)),
             ngrams=NGramModel.load(folder / _NGRAMS_FILE),
             concepts=concepts,
         )

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.heads.training.training_options import TrainingOptions
+from pipeline.store.devices import choose_device
 from pipeline.store.errors import WrongUsage
 from stages.command import COUNT, Answer, flag, option
 from stages.console import CONSOLE, OUTPUT, SOME_ROWS_FAILED, log_done, printable
 from stages.experiment import DATASET, project_of, require_made
 from stages.experiment_name import EXPERIMENT
+from stages.options import option_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
 )
 @DATASET
 @option("--weights", "Weights of the image network.  [default: as recorded in the head]")
+@option_of(TrainingOptions, "device")
 @flag("--json", "Print captions as JSON, one line per image.", name="as_json")
 @click.pass_context
 def caption(
@@ -72,6 +76,7 @@ def caption(
     likelihoods: bool,
     dataset: Path | None,
     weights: str | None,
+    device: str,
     as_json: bool,
 ) -> None:
     """Caption images with a trained experiment; without an IMAGE, a split of a dataset.
@@ -86,10 +91,11 @@ def caption(
       pipeline caption --split val --experiment kiros2014-linear --baseline nearest
       pipeline caption --split val --limit 100 --experiment kiros2014-mlbl --likelihoods
     """
+    device = choose_device(device, CONSOLE, float64=True)
     if likelihoods:
         if images or baseline is not None:
             raise WrongUsage("--likelihoods ranks a split with a language model; omit IMAGE")
-        _compare_by_likelihood(experiment, dataset, out, split, limit)
+        _compare_by_likelihood(experiment, dataset, out, split, limit, device)
         return
     if images and (split or limit):
         raise WrongUsage("--split and --limit select images of a dataset; omit them with an IMAGE")
@@ -101,7 +107,7 @@ def caption(
     if out is not None:
         require_captions_file(out)
     opened = open_by_name(
-        experiment, layout, params, baseline, {"width": beam, "sequences": sequences}
+        experiment, layout, params, baseline, {"width": beam, "sequences": sequences}, device
     )
     how: Any = {"count": top, "seed": seed, "monitor": CONSOLE}
     if not images:
@@ -123,7 +129,12 @@ def caption(
 
 
 def _compare_by_likelihood(
-    name: str, dataset: Path | None, out: Path | None, split: str | None, limit: int | None
+    name: str,
+    dataset: Path | None,
+    out: Path | None,
+    split: str | None,
+    limit: int | None,
+    device: str,
 ) -> None:
     """Write the embedding file of a language model."""
     from pipeline.language.embed_by_likelihood import embed_by_likelihood
@@ -133,8 +144,9 @@ def _compare_by_likelihood(
     require_made(layout.language(name), name, layout)
     out = out or layout.embeddings(name)
     embeddings = embed_by_likelihood(
-        name, layout, out, partial(experiment_of, params), split=split, limit=limit, monitor=CONSOLE
-    )
+        name, layout, out, partial(experiment_of, params), split=split, limit=limit,
+        device=device, monitor=CONSOLE,
+    )  # fmt: skip
     images, captions = len(embeddings.image_ids), len(embeddings.caption_ids)
     log_done(f"{out}: {images} images and {captions} captions")
 
@@ -145,6 +157,7 @@ def open_by_name(
     params: "Params",
     baseline: "Baseline | None" = None,
     writing: dict[str, Any] | None = None,
+    device: str = "cpu",
 ) -> "OpenCaptioner":
     """Return the captioner of a language model, with some options of `Writing`, or a baseline."""
     from pipeline.language.captioning.captioner import Writing
@@ -163,6 +176,7 @@ def open_by_name(
         baseline,
         writing=Writing(**(writing or {})),
         train_split=params.splits.train,
+        device=device,
     )
 
 

@@ -42,6 +42,7 @@ from pipeline.store.shards.feature_set import FailedRows
 from pipeline.text.encode import encode, encoder_folder
 from pipeline.text.encoders.token_ids import END
 from pipeline.text.fitted import load_encoder
+from tests.pretended_card import pretended_card
 from tests.project import Recorder
 
 pytest.importorskip("textblob")
@@ -96,12 +97,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def captioner_of(data: Path, folder: Path, writing: Writing | None = None) -> LanguageCaptioner:
+def captioner_of(
+    data: Path, folder: Path, writing: Writing | None = None, device: str = "cpu"
+) -> LanguageCaptioner:
     """Return a captioner of a trained model, with the head and the encoder of its space."""
-    trained = load_language_model(folder)
+    trained = load_language_model(folder, device)
     if trained.head is None:
         return LanguageCaptioner(trained, None, None, writing)
-    return LanguageCaptioner(trained, load_head(data / "head"), encoder_of(data), writing)
+    return LanguageCaptioner(trained, load_head(data / "head", device), encoder_of(data), writing)
 
 
 def encoder_of(data: Path) -> Any:
@@ -416,6 +419,22 @@ def test_a_trained_model_describes_a_split_by_its_name(
     assert read_provenance(out)["experiment"] == "mine"
     row = evaluate_captions(out, layout.dataset, tmp_path / "scores")
     assert (row["num_images"], row["num_without_caption"]) == (8, 0)
+
+
+@pytest.mark.parametrize("model", ["sc-nlm", "lstm-decoder", "attention-decoder"])
+def test_captions_of_a_card_are_those_of_the_processor(
+    model: str, data: Path, learnt: Callable[..., Path]
+) -> None:
+    writing = Writing(sequences=5, shortest=3)
+    images = np.random.default_rng(0).random((5, 7), np.float32)
+    rows = grid_of(images) if model == "attention-decoder" else images
+    here = captioner_of(data, learnt(model), writing)
+    with pretended_card() as card:
+        there = captioner_of(data, learnt(model), writing, card)
+        found = there.describe(rows)
+    for captions, expected in zip(found, here.describe(rows), strict=True):
+        assert [c.text for c in captions] == [c.text for c in expected]
+        assert [c.score for c in captions] == pytest.approx([c.score for c in expected], abs=1e-5)
 
 
 def test_images_and_captions_find_each_other_by_likelihood(

@@ -57,7 +57,7 @@ def run_recurrent(rnn: nn.GRU | nn.LSTM, sequence: PackedSequence) -> tuple[Pack
     """Return packed states and last states (layers * directions, captions, hidden) of a network."""
     if isinstance(sequence, Padded):
         return run_padded(rnn, sequence)
-    if sequence.data.is_cuda:
+    if sequence.data.device.type != "cpu":
         states, last = rnn(sequence)
         return states, last[0] if isinstance(last, tuple) else last
     sizes = sequence.batch_sizes.tolist()

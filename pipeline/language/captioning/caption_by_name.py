@@ -16,6 +16,7 @@ from pipeline.language.captioning.captions_file import Described
 from pipeline.language.captioning.describe import describe_pictures, describe_split
 from pipeline.language.captioning.rerank import WEIGHT, rerank_captions
 from pipeline.language.score_captions import Row, evaluate_captions
+from pipeline.store.devices import AUTO, choose_device
 from pipeline.store.errors import WrongUsage
 from pipeline.store.one_or_many import values_of
 from pipeline.store.progress import QUIET, Monitor
@@ -32,6 +33,7 @@ def caption(  # type: ignore[overload-overlap]
     count: int = ...,
     seed: int = ...,
     weights: str | None = ...,
+    device: str = ...,
     experiments: Mapping[str, Experiment] | None = ...,
     root: str | Path = ...,
     monitor: Monitor = ...,
@@ -47,6 +49,7 @@ def caption(
     count: int = ...,
     seed: int = ...,
     weights: str | None = ...,
+    device: str = ...,
     experiments: Mapping[str, Experiment] | None = ...,
     root: str | Path = ...,
     monitor: Monitor = ...,
@@ -61,6 +64,7 @@ def caption(
     count: int = 5,
     seed: int = 0,
     weights: str | None = None,
+    device: str = AUTO,
     experiments: Mapping[str, Experiment] | None = None,
     root: str | Path = DATA,
     monitor: Monitor = QUIET,
@@ -79,6 +83,7 @@ def caption(
     count : int. Maximum number of captions per image.
     seed : int. Seed of all random choices.
     weights : str or None. Weights of the image network; None: as recorded in the head.
+    device : str. A torch device, such as "cuda"; "auto": the best of this machine.
     experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
     root : str or Path. Output folder of `pipeline.run`.
     monitor : Monitor. Receives progress in images.
@@ -98,6 +103,8 @@ def caption(
         A language model with a baseline, or a retrieval experiment without one.
     LanguageError, HeadError, EncoderError
         The model, its head or the head's encoder are missing or inconsistent.
+    DeviceError
+        The device is not usable.
 
     Examples
     --------
@@ -113,7 +120,8 @@ def caption(
     given, alone = pictures_of(pictures)
     layout = Layout(Path(dataset), Path(root))
     finder = experiment_finder(experiments)
-    opened = open_captioner(experiment, layout, finder, baseline, writing=writing)
+    device = choose_device(device, monitor, float64=True)
+    opened = open_captioner(experiment, layout, finder, baseline, writing=writing, device=device)
     described = describe_pictures(
         opened.captioner, opened.network(weights), given, count=count, seed=seed, monitor=monitor
     )
@@ -131,6 +139,7 @@ def caption_split(
     writing: Writing | None = None,
     count: int = 5,
     seed: int = 0,
+    device: str = AUTO,
     experiments: Mapping[str, Experiment] | None = None,
     root: str | Path = DATA,
     monitor: Monitor = QUIET,
@@ -147,7 +156,7 @@ def caption_split(
         captions/DATASET/EXPERIMENT.jsonl below `root`.
     split : str or None. Split to caption; None: the test split.
     limit : int or None. Only the first images of the split.
-    experiment, baseline, writing, count, seed, experiments, root, monitor : see `caption`.
+    experiment, baseline, writing, count, seed, device, experiments, root, monitor : see `caption`.
 
     Returns
     -------
@@ -171,7 +180,8 @@ def caption_split(
     """
     layout = Layout(Path(dataset), Path(root))
     finder = experiment_finder(experiments)
-    opened = open_captioner(experiment, layout, finder, baseline, writing=writing)
+    device = choose_device(device, monitor, float64=True)
+    opened = open_captioner(experiment, layout, finder, baseline, writing=writing, device=device)
     return describe_split(
         opened.captioner,
         layout.dataset,

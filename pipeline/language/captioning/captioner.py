@@ -142,6 +142,11 @@ class LanguageCaptioner:
             )
 
     @property
+    def device(self) -> torch.device:
+        """Device of the language model."""
+        return next(self.trained.module.parameters()).device
+
+    @property
     def provenance(self) -> Mapping[str, Any]:
         """Provenance of the model, and the generation options."""
         return {**self.trained.provenance, "writing": asdict(self.writing)}
@@ -187,14 +192,17 @@ class LanguageCaptioner:
         """Return candidates (images, n, length) for conditions (images, k, dim) and all tags."""
         images, k, dim = conditions.shape
         sequences = 1 if tags is None else len(tags)
-        pairs = torch.cartesian_prod(torch.arange(images * k), torch.arange(sequences))
-        given = torch.from_numpy(conditions.reshape(-1, dim))
-        ids = None if tags is None else torch.from_numpy(np.ascontiguousarray(tags))
+        device = self.device
+        pairs = torch.cartesian_prod(
+            torch.arange(images * k, device=device), torch.arange(sequences, device=device)
+        )
+        given = torch.from_numpy(conditions.reshape(-1, dim)).to(device)
+        ids = None if tags is None else torch.from_numpy(np.ascontiguousarray(tags)).to(device)
         if ids is not None and self.writing.width == 1:
             generated = most_probable_words(self.trained.module, given, ids, pairs)
         else:
             generated = self._generate(given, ids, pairs, k * sequences, seed).sentences
-        sentences: npt.NDArray[np.int64] = generated.numpy()
+        sentences: npt.NDArray[np.int64] = generated.cpu().numpy()
         return sentences.reshape(images, -1, sentences.shape[-1])
 
     def _generate(
@@ -227,12 +235,12 @@ class LanguageCaptioner:
         power, captions = self.writing.length_power, []
         for start in range(0, len(images), _IMAGES):
             rows = images[start : start + _IMAGES]
-            pairs = torch.arange(len(rows))[:, None].expand(-1, 2)
-            conditions = torch.from_numpy(self.conditions(rows))
+            pairs = torch.arange(len(rows), device=self.device)[:, None].expand(-1, 2)
+            conditions = torch.from_numpy(self.conditions(rows)).to(self.device)
             generated = self._generate(conditions, None, pairs, 1, seed)
             width = generated.sentences.shape[1] * len(generated.sentences) // len(rows)
-            sentences = generated.sentences.numpy().reshape(len(rows), width, -1)
-            totals = generated.log_probabilities.numpy().reshape(len(rows), width)
+            sentences = generated.sentences.cpu().numpy().reshape(len(rows), width, -1)
+            totals = generated.log_probabilities.cpu().numpy().reshape(len(rows), width)
             for candidates, log_p in zip(sentences, totals, strict=True):
                 # At least 1, since the beam may have empty slots.
                 lengths = (candidates != PADDING).sum(axis=1).clip(1)

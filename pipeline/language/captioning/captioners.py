@@ -35,21 +35,26 @@ class OpenCaptioner:
     inputs: FeatureSpec  # image features that the captioner reads
     images: Path  # folder of these features for the dataset
     tuned: Path | None = None  # weights of a network fine-tuned with a head; None: the recipe's
+    device: str = "cpu"  # of the captioner, and of `network`
 
     def network(self, weights: str | None = None) -> PictureFeatures:
         """Return the extractor of these features; see `open_features`."""
         if weights is None and self.tuned is not None:
             weights = str(self.tuned)
-        return open_features(self.inputs, repr(self.name), weights)
+        return open_features(self.inputs, repr(self.name), weights, device=self.device)
 
 
 def open_baseline(
-    kind: Baseline, experiment: Experiment, layout: Layout, train_split: str | None = None
+    kind: Baseline,
+    experiment: Experiment,
+    layout: Layout,
+    train_split: str | None = None,
+    device: str = "cpu",
 ) -> OpenCaptioner:
     """Return a captioner without a language model, in a retrieval experiment's space."""
     manifest = read_manifest(layout.dataset)
     entries = manifest.select(split_for("train", manifest, train_split))
-    head = load_head(layout.head(experiment.name))
+    head = load_head(layout.head(experiment.name), device)
     captioner: Captioner
     if kind == "nearest":
         captions = FeatureSet(layout.text(experiment.captions.name))
@@ -67,11 +72,12 @@ def open_captioner(
     *,
     writing: Writing | None = None,
     train_split: str | None = None,
+    device: str = "cpu",
 ) -> OpenCaptioner:
     """Return the captioner of a language model, or of a baseline; raise if the two contradict."""
     writes = is_language_model(name, layout)
     if writes and baseline is None:
-        return open_language_model(name, layout, experiment_named, writing)
+        return open_language_model(name, layout, experiment_named, writing, device)
     if writes or baseline is None:
         raise WrongUsage(
             f"{name} is a language model; `baseline=...` needs a retrieval experiment"
@@ -79,7 +85,7 @@ def open_captioner(
             else f"{name} ranks captions and generates none; name a language model, or use "
             "`baseline=nearest` for its nearest training captions"
         )
-    return open_baseline(baseline, experiment_named(name), layout, train_split)
+    return open_baseline(baseline, experiment_named(name), layout, train_split, device)
 
 
 def is_language_model(name: str, layout: Layout) -> bool:
@@ -92,16 +98,18 @@ def open_language_model(
     layout: Layout,
     experiment_named: Callable[[str], Experiment],
     writing: Writing | None = None,
+    device: str = "cpu",
 ) -> OpenCaptioner:
     """Return the captioner of a trained language model, whose name includes its seed, if any."""
-    trained = load_language_model(layout.language(name))
+    trained = load_language_model(layout.language(name), device)
     if trained.head is None:
         captioner = LanguageCaptioner(trained, None, None, writing)
         inputs = trained.inputs["images"]
-        return OpenCaptioner(name, captioner, inputs, layout.features(inputs.name))
+        images = layout.features(inputs.name)
+        return OpenCaptioner(name, captioner, inputs, images, device=device)
     space = str(trained.head["experiment"])
     experiment = replace(experiment_named(unseeded(space)), name=space)
-    head = load_head(layout.head(space))
+    head = load_head(layout.head(space), device)
     encoder = open_encoder(head, layout.encoder(experiment.captions.name), None)
     captioner = LanguageCaptioner(trained, head, encoder, writing)
     return _in_space_of(head, experiment, layout, name, captioner)
@@ -119,4 +127,4 @@ def _in_space_of(
 ) -> OpenCaptioner:
     tuned = layout.head(experiment.name) / WEIGHTS_FILE if head.finetuning is not None else None
     images = layout.features(experiment.embedded_images)
-    return OpenCaptioner(name, captioner, head.inputs.images, images, tuned)
+    return OpenCaptioner(name, captioner, head.inputs.images, images, tuned, head.device)

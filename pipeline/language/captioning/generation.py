@@ -47,7 +47,7 @@ def most_probable_words(
         for position in range(int(lengths[0])):
             live = slice(int((lengths > position).sum()))
             scores, state = model.step(state.of(live), words[live])
-            scores[:, [UNKNOWN, END]] = -torch.inf
+            scores[:, UNKNOWN] = scores[:, END] = -torch.inf
             words = _argmax(scores)
             written[live, position] = words
         written.scatter_(1, lengths[:, None], END)

@@ -37,7 +37,7 @@ class Factored(nn.Module):
     def __init__(self, vocab_size: int, dim: int, factors: int, context: int) -> None:
         """Initialise the weights from torch's global generator."""
         super().__init__()
-        self._cached: tuple[tuple[int, int], Tensor] | None = None
+        self._cached: tuple[tuple[int, int, torch.device], Tensor] | None = None
         self.words = nn.Parameter(torch.randn(vocab_size, factors) * factors**-0.5)  # W_fv'
         self.folding = nn.Parameter(torch.randn(factors, dim) * dim**-0.5)  # W_fk
         # C_i of each position, the nearest word's last.
@@ -50,10 +50,10 @@ class Factored(nn.Module):
     def _between(self) -> Tensor:
         """Return W_fk C_i W_fk' of all positions; cached in evaluation, for single words."""
         # Counters of in-place changes, so that a step of the optimiser invalidates the product.
-        versions = (self.folding._version, self.contexts._version)
-        if not torch.is_grad_enabled() and self._cached and self._cached[0] == versions:
+        made_of = (self.folding._version, self.contexts._version, self.folding.device)
+        if not torch.is_grad_enabled() and self._cached and self._cached[0] == made_of:
             return self._cached[1]
         between = self.folding @ self.contexts @ self.folding.T
         flat = between.transpose(1, 2).flatten(0, 1)
-        self._cached = None if torch.is_grad_enabled() else (versions, flat)
+        self._cached = None if torch.is_grad_enabled() else (made_of, flat)
         return flat

@@ -41,11 +41,15 @@ class PictureFeatures:
 
 
 def open_features(
-    side: FeatureSpec, user: str, weights: str | None = None, engine: str = "fast"
+    side: FeatureSpec,
+    user: str,
+    weights: str | None = None,
+    engine: str = "fast",
+    device: str = "cpu",
 ) -> PictureFeatures:
     """Load the networks that computed some image features; `user` names who uses them."""
     if "parts" not in side.recipe:
-        network, header = _network(side, user, weights, engine)
+        network, header = _network(side, user, weights, engine, device)
         if header.recipe_hash != side.recipe_hash:
             raise EmbeddingsError(
                 f"the recipe {side.name!r} with the weights {header.weights!r} (recipe hash "
@@ -60,7 +64,7 @@ def open_features(
             "replace the weights of all; omit it"
         )
     each = [
-        _network(replace(side, recipe=recipe, weights=name), user, None, engine)
+        _network(replace(side, recipe=recipe, weights=name), user, None, engine, device)
         for recipe, name in zip(side.recipe["parts"], side.weights.split("; "), strict=True)
     ]
     digest = sha256_of_json([header.weights_sha256 for _, header in each])
@@ -75,7 +79,7 @@ def open_features(
 
 
 def _network(
-    side: FeatureSpec, user: str, weights: str | None, engine: str
+    side: FeatureSpec, user: str, weights: str | None, engine: str, device: str
 ) -> tuple[RecipeNetwork, FeatureHeader]:
     """Return the network of one recipe, and the header of its features."""
     if {"clip", "media"} & {*side.recipe}:
@@ -99,7 +103,7 @@ def _network(
             "is not recorded; pass it as the weights"
         )
     loaded = load_weights(recipe, source, side.recipe.get("weights_prefix"))
-    network = RecipeNetwork(recipe, loaded.state, engine=engine)
+    network = RecipeNetwork(recipe, loaded.state, device, engine)
     return network, feature_header(recipe, loaded, "")
 
 

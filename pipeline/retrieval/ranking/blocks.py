@@ -8,7 +8,7 @@ could still differ.)
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +37,11 @@ class Block(Protocol):
         """
 
 
-BlockOf = Callable[[str, Vectors, Vectors], Block]
-"""Computes a block from the similarity's name and the rows of images and captions."""
+BlockOf = Callable[[str, Any, Any], Block]
+"""Computes a block from the similarity's name and the rows of images and captions.
+
+The rows are `Vectors`, or on a device its arrays of them.
+"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,12 +1,11 @@
-"""Ranks on a torch device, such as a GPU: a block is sent, compared and counted there.
+"""Ranks on a torch device, such as a GPU: blocks are compared and counted there.
 
-Only embeddings are sent and only counts are returned. Similarities are those of
+Embeddings are sent once, and only counts are returned. Similarities are those of
 `pipeline.retrieval.similarity`, in float64 and rounded to float32 on the device, so that ties are
 the same as on the CPU.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +20,9 @@ from pipeline.retrieval.torch_scores import SCORES
 from pipeline.store.devices import DeviceError, usable_device
 
 BLOCK_ELEMENTS = 1 << 25
-"""Similarities held at once, 0.25 GiB in float64; for sets, fewer by the number of parts.
+"""Similarities held at once, 0.25 GiB in float64; for sets, fewer by the number of parts."""
 
-Larger than on a CPU: a block's rows are sent to the device, and larger blocks send fewer per pair.
-"""
+_SENT_NUMBERS = 1 << 24
 
 
 def rank_on(device: str) -> Ranker:
@@ -46,11 +44,13 @@ def rank_on(device: str) -> Ranker:
         parts = max(side[0].size for side in (e.image_embeddings, e.caption_embeddings))
         elements = max(1, BLOCK_ELEMENTS * e.image_embeddings.shape[-1] // parts)
         try:
-            return rank_both_ways(e, elements, partial(DeviceBlock.of, there))
+            sides = _held(e.image_embeddings, there), _held(e.caption_embeddings, there)
+            return rank_both_ways(e, elements, DeviceBlock.of, sides)
         except torch.OutOfMemoryError as error:
             raise DeviceError(
-                f"device {device!r} has too little memory left for a block of {elements} pairs "
-                f"({str(error).splitlines()[0]}); end other programs there, or use device 'cpu'"
+                f"device {device!r} has too little memory left for the embeddings and a block of "
+                f"{elements} pairs ({str(error).splitlines()[0]}); end other programs there, or "
+                "use device 'cpu'"
             ) from error
 
     return rank
@@ -64,16 +64,14 @@ class DeviceBlock:
 
     @classmethod
     @torch.no_grad()
-    def of(
-        cls, device: torch.device, similarity: str, images: Vectors, captions: Vectors
-    ) -> "DeviceBlock":
-        """Compare all images with all captions on a device."""
-        wide = similarities(similarity, _sent(images, device), _sent(captions, device))
-        return cls(wide.float())
+    def of(cls, similarity: str, images: Tensor, captions: Tensor) -> "DeviceBlock":
+        """Compare all images with all captions, float32 on one device."""
+        return cls(similarities(similarity, images, captions).float())
 
     def finite(self) -> bool:
         """Return whether all similarities are finite."""
-        return bool(self.scores.isfinite().all())
+        # The extremes are NaN if a similarity is: one pass over the block.
+        return bool(torch.stack(self.scores.aminmax()).isfinite().all())
 
     def pairs(self, images: Ranks, captions: Ranks) -> Scores:
         """Return the similarities of given rows and columns."""
@@ -115,7 +113,16 @@ def _unit_rows(rows: Tensor) -> Tensor:
     return rows / norms.masked_fill_(norms == 0.0, 1.0)
 
 
+def _held(rows: Vectors, device: torch.device) -> Tensor:
+    """Copy embeddings to the device, some at a time: stored rows may be quantised, or in a file."""
+    held = torch.empty(rows.shape, device=device)
+    step = max(1, _SENT_NUMBERS // rows[:1].size)
+    for start in range(0, len(rows), step):
+        held[start : start + step] = _sent(rows[start : start + step], device)
+    return held
+
+
 def _sent(array: npt.NDArray, device: torch.device) -> Tensor:
-    """Copy to the device unconverted: float32 rows are half as large as float64."""
+    """Copy an array to the device."""
     # torch warns about read-only arrays, and does not support negative strides.
     return torch.from_numpy(np.require(array, requirements=("C", "W"))).to(device)

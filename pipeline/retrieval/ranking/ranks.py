@@ -10,6 +10,7 @@ one. The row order is therefore irrelevant, and constant embeddings score about 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isqrt
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +27,17 @@ BLOCK_ELEMENTS = 1 << 21
 
 
 def rank_both_ways(
-    e: Embeddings, block_elements: int = BLOCK_ELEMENTS, block_of: BlockOf = HostBlock.of
+    e: Embeddings,
+    block_elements: int = BLOCK_ELEMENTS,
+    block_of: BlockOf = HostBlock.of,
+    sides: tuple[Any, Any] | None = None,
 ) -> tuple[Ranks, Ranks]:
     """Rank each image's best caption among all captions, and each caption's image among all images.
 
     Ranks are from 0, in the order of `e.query_ids` and of `e.caption_ids`. Every similarity is
     computed once and serves both directions. `block_elements` bounds the memory and does not affect
-    the result; the captions of one image are never split, so a block may be larger.
+    the result; the captions of one image are never split, so a block may be larger. `sides` are the
+    embeddings of images and captions where `block_of` computes; None: as they are.
     """
     if not e.caption_ids:
         raise EmbeddingsError(
@@ -40,8 +45,12 @@ def rank_both_ways(
         )
     image_of_caption = e.image_of_caption
     blocks = _blocks(image_of_caption, len(e.image_ids), block_elements)
+    image_rows, caption_rows = sides or (e.image_embeddings, e.caption_embeddings)
     image_places, caption_places = _places(e.image_ids), _places(e.caption_ids)
     images, captions = _Queries.of(len(e.image_ids)), _Queries.of(len(e.caption_ids))
+
+    def block_at(rows: slice, columns: Ranks) -> Block:
+        return _block(e.similarity, image_rows[rows], caption_rows[columns], block_of)
 
     def count(rows: slice, columns: Ranks, block: Block) -> None:
         images.count(rows, block, caption_places[columns], gallery=1)
@@ -52,7 +61,7 @@ def rank_both_ways(
     for rows, columns in blocks:
         if not len(columns):
             continue
-        block = _block(e, rows, columns, block_of)
+        block = block_at(rows, columns)
         correct = block.pairs(image_of_caption[columns] - rows.start, np.arange(len(columns)))
         captions.best[columns] = correct
         captions.places[columns] = image_places[image_of_caption[columns]]
@@ -66,7 +75,7 @@ def rank_both_ways(
     for rows, own_columns in blocks:
         for _, columns in blocks:
             if columns is not own_columns and len(columns):
-                count(rows, columns, _block(e, rows, columns, block_of))
+                count(rows, columns, block_at(rows, columns))
     return images.ranks[e.captioned], captions.ranks
 
 
@@ -99,14 +108,14 @@ class _Queries:
         self.ranks[queries] += block.before(best, best_places, places, gallery)
 
 
-def _block(e: Embeddings, rows: slice, columns: Ranks, block_of: BlockOf) -> Block:
-    """Return the similarities (rows, columns) of some images and captions."""
-    images, captions = e.image_embeddings[rows], e.caption_embeddings[columns]
-    block = block_of(e.similarity, images, captions)
+def _block(similarity: str, images: Any, captions: Any, block_of: BlockOf) -> Block:
+    """Return the similarities of some images and captions; raise if one is not finite."""
+    block = block_of(similarity, images, captions)
     if not block.finite():
+        largest = max(float(abs(rows).max()) for rows in (images, captions))
         raise EmbeddingsError(
             "a similarity is not a finite float32 number, so ranks are not defined; the "
-            f"embeddings are too large (up to {max(abs(images).max(), abs(captions).max()):g}): "
+            f"embeddings are too large (up to {largest:g}): "
             "normalise them or use the similarity cosine"
         )
     return block
