@@ -10,7 +10,7 @@ from pipeline.clips.recipes import ClipRecipe, VolumeRecipe
 from pipeline.clips.volumes import VolumeNetwork, load_volume_weights
 from pipeline.images.batches import default_parallelism
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.transforms import cut_crops, resize_image
+from pipeline.images.transforms import windows_of
 from pipeline.images.weights import Weights, load_weights
 from pipeline.store.devices import device_type
 from pipeline.store.files import created_by
@@ -60,7 +60,7 @@ def clip_view(recipe: ClipRecipe, weights: Weights, how: Compute) -> View:
     )
 
     def cut(image: Image.Image) -> np.ndarray:
-        return cut_crops(resize_image(image, frames.resize), network.window)
+        return windows_of(image, frames.resize, network.window)
 
     size = how.batch_size or default_parallelism(frames, how.device).batch_size
     return View(recipe, 1, cut, network, size)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pipeline.images.decoding.decode import Decoded, Rule, read_image
+from pipeline.images.decoding.decode import Decoded, Rule, cropped, read_image, size_of
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.format import REFUSED
 
@@ -68,17 +68,18 @@ class Region:
     def read(self, rule: Rule, watch: Stopwatch | None = None) -> Decoded:
         """Return the region as an RGB image, or the reason for its absence."""
         whole = self.photos.read(self.photo, rule, watch)
-        decoded = replace(whole, image=None, source_crc32=self.source_crc32(whole.source_crc32))
-        if whole.image is None:
+        decoded = replace(whole, pixels=None, source_crc32=self.source_crc32(whole.source_crc32))
+        if whole.pixels is None:
             return decoded
         if self.photo_crc32 not in (0, whole.source_crc32):
             reason = "the photo has changed since its boxes were proposed; propose again"
             return replace(decoded, status=REFUSED, reason=reason)
-        x0, y0, x1, y1 = window = self.window(*whole.image.size)
+        width, height = size_of(whole.pixels)
+        x0, y0, x1, y1 = window = self.window(width, height)
         if x0 >= x1 or y0 >= y1:
-            reason = f"box {list(self.box)} has no pixel of {whole.image.width} x "
-            return replace(decoded, status=REFUSED, reason=f"{reason}{whole.image.height}")
-        return replace(decoded, image=whole.image.crop(window))
+            reason = f"box {list(self.box)} has no pixel of {width} x {height}"
+            return replace(decoded, status=REFUSED, reason=reason)
+        return replace(decoded, pixels=cropped(whole.pixels, window))
 
     def window(self, width: int, height: int) -> tuple[int, int, int, int]:
         """Return (left, top, right, bottom) in whole pixels for an image of this size.

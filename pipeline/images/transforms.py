@@ -1,29 +1,30 @@
 """Image preprocessing: decode, resize and crop an image to the windows of the network.
 
-`read_sample` does all of it; `resize_image` and `cut_crops` apply a recipe's `resize` and `crop`.
+`read_sample` does all of it; `windows_of` applies a recipe's `resize` and `crop` to decoded pixels.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from pipeline.images.decoding.decode import (
     MAX_PIXELS,
+    Pixels,
     UnusableImage,
+    as_image,
     decoding_rule,
     read_image,
     rgb_of_picture,
+    size_of,
 )
+from pipeline.images.decoding.resampling import FILTERS, Box, exact_resize
 from pipeline.images.recipes import Crop, Recipe, Resize
 from pipeline.images.region import Picture, Region
 from pipeline.store.progress import DECODE, Stopwatch
 from pipeline.store.shards.format import OK, REFUSED
 
 Offset = tuple[int, int]
-
-_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
 @dataclass(frozen=True)
@@ -55,20 +56,37 @@ def canvas_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
     return canvas
 
 
-def resize_image(image: Image.Image, resize: Resize) -> np.ndarray:
-    """Return an RGB image resized to its canvas, (height, width, 3) uint8.
+def windows_of(pixels: Pixels, resize: Resize, crop: Crop) -> np.ndarray:
+    """Return the windows (crops, size, size, 3) uint8 of RGB pixels."""
+    if crop.rule != "centre":
+        return cut_crops(resize_image(pixels, resize), crop)
+    width, height = canvas_size(*size_of(pixels), resize)
+    ((top, left),) = crop_offsets(height, width, crop)
+    return resize_image(pixels, resize, (left, top, left + crop.size, top + crop.size))[None]
+
+
+def resize_image(pixels: Pixels, resize: Resize, window: Box | None = None) -> np.ndarray:
+    """Return RGB pixels resized to their canvas, or a window of it, (height, width, 3) uint8.
+
+    A window is (left, top, right, bottom).
 
     Deviation: skimage, Caffe and MATLAB in floating point do not round to 8 bits; the difference
     is at most half a grey level, and bicubic values beyond 0-255 are clipped.
     """
-    size = canvas_size(image.width, image.height, resize)
-    if size == image.size:
-        return np.asarray(image)
+    size = canvas_size(*size_of(pixels), resize)
+    left, top, right, bottom = window or (0, 0, *size)
     # Pillow's filters widen with the scale when shrinking, so they antialias; its bicubic is
     # MATLAB's (a = -0.5).
-    if resize.antialias:
-        return np.asarray(image.resize(size, _FILTERS[resize.interpolation]))
-    return np.rint(bilinear(np.asarray(image), *size)).astype(np.uint8)
+    if resize.antialias and size != size_of(pixels):
+        name = resize.interpolation
+        if (exactly := exact_resize()) is not None:
+            return exactly(np.asarray(pixels), size, (left, top, right, bottom), name)
+        canvas = np.asarray(as_image(pixels).resize(size, FILTERS[name]))
+    elif size == size_of(pixels):
+        canvas = np.asarray(pixels)
+    else:
+        canvas = np.rint(bilinear(np.asarray(pixels), *size)).astype(np.uint8)
+    return canvas[top:bottom, left:right]
 
 
 def bilinear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
@@ -149,11 +167,11 @@ def read_windows(
         decoded = picture.read(rule, watch)
     else:
         decoded = rgb_of_picture(picture, rule)
-    if decoded.image is None:
+    if decoded.pixels is None:
         return Sample(None, decoded.source_crc32, decoded.status, decoded.reason)
     try:
         with watch.timing(DECODE):
-            windows = cut_crops(resize_image(decoded.image, resize), window)
+            windows = windows_of(decoded.pixels, resize, window)
     except UnusableImage as error:
         return Sample(None, decoded.source_crc32, error.status, str(error))
     return Sample(windows, decoded.source_crc32)

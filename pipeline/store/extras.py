@@ -9,6 +9,7 @@ from pipeline.store.errors import MissingPackage
 EXTRAS = {
     "clips": {"av": "av"},
     "cluster": {"dask": "dask", "distributed": "distributed"},
+    "fast": {"isal": "isal", "numba": "numba", "simplejpeg": "simplejpeg"},
     "fasttext": {"fasttext_pybind": "fasttext-wheel"},
     "heif": {"pillow_heif": "pillow-heif"},
     "lance": {"lance": "pylance"},

@@ -21,7 +21,7 @@ from pipeline.images.networks.open_clip_models import (
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.images.networks.state_dicts import state_sha256
 from pipeline.images.recipes import Recipe, RecipeError, resolve_recipe
-from pipeline.images.transforms import cut_crops, resize_image
+from pipeline.images.transforms import windows_of
 from pipeline.images.weights import are_here, load_weights
 from pipeline.store.errors import MissingPackage, PipelineError, UnknownName
 from tests.images.networks.factories import TINY, add_tiny_models
@@ -185,9 +185,7 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 def ours(recipe: Recipe, image: Image.Image) -> torch.Tensor:
     network = RecipeNetwork(recipe, load_weights(recipe, "random:0").state)
-    return network(
-        torch.from_numpy(cut_crops(resize_image(image, recipe.resize), network.window))[None]
-    )
+    return network(torch.from_numpy(windows_of(image, recipe.resize, network.window))[None])
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -227,7 +225,7 @@ def test_pictures_are_the_librarys(name: str) -> None:
         **{key: published[key] for key in ("mean", "std", "interpolation", "resize_mode")},
     )
     for image in (photo(2, 640, 427), photo(3, 301, 300)):
-        window = cut_crops(resize_image(image, recipe.resize), recipe.crop)[0]
+        window = windows_of(image, recipe.resize, recipe.crop)[0]
         said = recipe.normalise
         found = (window / said.scale - np.array(said.mean)) / np.array(said.std)
         np.testing.assert_allclose(

@@ -23,7 +23,7 @@ from pipeline.images.backbones.caffe_networks import CaffeNet
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.networks.random_weights import seeded_state
 from pipeline.images.recipes import RECIPES, Recipe, resolve_recipe
-from pipeline.images.transforms import cut_crops, resize_image
+from pipeline.images.transforms import windows_of
 from pipeline.images.weights import load_weights
 from pipeline.store.jobs.options import ENGINES
 from tests.allocator import return_memory
@@ -44,7 +44,7 @@ SIZES = [(640, 427), (333, 500), (301, 300), (120, 91), (257, 700)]
 
 
 def ours(recipe: Recipe, network: RecipeNetwork, images: Sequence[Image.Image]) -> Tensor:
-    windows = [cut_crops(resize_image(image, recipe.resize), network.window) for image in images]
+    windows = [windows_of(image, recipe.resize, network.window) for image in images]
     # One by one: ten crops of seven images take a GB of activations.
     return torch.cat([network(torch.from_numpy(window[None])) for window in windows])
 
@@ -260,7 +260,7 @@ def test_ten_crops_together_are_ten_single_ones(
 ) -> None:
     ten_crops, single = RECIPES["vgg19-order-fc7-10crop"], RECIPES["vgg19-kiros-fc7"]
     alone = RecipeNetwork(replace(single, norm="none"), narrow_vgg_state)
-    windows = cut_crops(resize_image(photos[1], ten_crops.resize), ten_crops.crop)
+    windows = windows_of(photos[1], ten_crops.resize, ten_crops.crop)
     rows = torch.stack([alone(torch.from_numpy(window[None, None]))[0] for window in windows])
     network = RecipeNetwork(ten_crops, narrow_vgg_state)
     found = network(torch.from_numpy(windows[None]))[0]

@@ -17,8 +17,9 @@ OF_DEVELOPERS = {"dev", "docs"}
 PROGRAMS = {"dvc"}  # no module of it is imported
 # mteb requires other versions than `sentences`; the others are large, for one export each.
 NOT_IN_ALL = {"lance", "mteb", "zarr"}
-# Modules that are imported only after `require`.
+# Modules that are imported only after `require`, or where a missing package is expected.
 AFTER_REQUIRE = {
+    "pipeline/images/decoding/passes.py",
     "pipeline/store/objects/web.py",
     "pipeline/store/workers/connect.py",
     "pipeline/store/workers/executor.py",

@@ -13,9 +13,9 @@ import numpy as np
 from pipeline.heads import HeadError
 from pipeline.heads.finetuning.augmentation import Augmentation, augmented
 from pipeline.heads.inputs.feature_rows import Features
-from pipeline.images.decoding.decode import decoding_rule, read_image, source_crc32
+from pipeline.images.decoding.decode import as_image, decoding_rule, read_image, source_crc32
 from pipeline.images.recipes import Recipe
-from pipeline.images.transforms import cut_crops, resize_image
+from pipeline.images.transforms import windows_of
 from pipeline.store.hashing import canonical_json
 from pipeline.store.shards.row_keys import RowNumbers
 
@@ -74,14 +74,16 @@ class ImageRows:
 
     def _window(self, file: ImageFile) -> np.ndarray | str:
         decoded = read_image(file.path, decoding_rule(self._recipe.decode))
-        if decoded.image is None:
+        if decoded.pixels is None:
             return f"{file.path}: {decoded.reason}"
         if decoded.source_crc32 != file.crc32:
             return f"{file.path}: changed since its features were extracted"
         if self._augmentation is None:
-            return cut_crops(resize_image(decoded.image, self._recipe.resize), self._recipe.crop)[0]
+            return windows_of(decoded.pixels, self._recipe.resize, self._recipe.crop)[0]
         rng = self._augmentation.generator(self._epoch, file.image_id)
-        return augmented(decoded.image, self._recipe, self._augmentation.smallest_crop, rng)
+        return augmented(
+            as_image(decoded.pixels), self._recipe, self._augmentation.smallest_crop, rng
+        )
 
 
 def require_unchanged(files: Sequence[ImageFile]) -> None:

@@ -16,21 +16,23 @@ import importlib
 import os
 import stat
 import struct
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from PIL import AvifImagePlugin, ExifTags, Image, UnidentifiedImageError
 
+from pipeline.images.decoding.jpeg import sound_jpeg
 from pipeline.images.decoding.libtiff import libtiff_errors
 from pipeline.images.recipes import PILLOW_RGB, RecipeError
 from pipeline.store.errors import FileReadError
 from pipeline.store.extras import install_command
+from pipeline.store.hashing import crc32
 from pipeline.store.inner_files import UnusablePart, bytes_of, outer_file, stated_size
 from pipeline.store.objects.urls import shown, url_of
 from pipeline.store.progress import DECODE, READ, Stopwatch
@@ -74,6 +76,9 @@ _TURN_UPRIGHT = {
 }
 
 
+Pixels = Image.Image | npt.NDArray[np.uint8]
+"""8-bit RGB pixels as they were decoded: by Pillow, or an array (height, width, 3)."""
+
 Rule = Callable[[Image.Image], Image.Image]
 """Function from a Pillow image of any mode to an upright 8-bit RGB image."""
 
@@ -92,15 +97,42 @@ class UnusableImage(Exception):
 class Decoded:
     """The pixels of an image file, or the reason for their absence."""
 
-    image: Image.Image | None  # mode RGB, at least 1 x 1; None if `status` is not 0
+    pixels: Pixels | None  # at least 1 x 1; None if `status` is not 0
     source_crc32: int = 0  # of the file's bytes; 0 if none were read
     status: int = OK
     reason: str = ""  # one line without the path
 
+    @cached_property
+    def image(self) -> Image.Image | None:
+        """The pixels as a Pillow image of mode RGB."""
+        return None if self.pixels is None else as_image(self.pixels)
+
+
+def as_image(pixels: Pixels) -> Image.Image:
+    """Return pixels as a Pillow image of mode RGB."""
+    return pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
+
+
+def size_of(pixels: Pixels) -> tuple[int, int]:
+    """Return the width and height of pixels."""
+    if isinstance(pixels, Image.Image):
+        return pixels.size
+    height, width, _ = pixels.shape
+    return width, height
+
+
+def cropped(pixels: Pixels, box: tuple[int, int, int, int]) -> Pixels:
+    """Return the pixels of a box (left, top, right, bottom) within them."""
+    if isinstance(pixels, Image.Image):
+        return pixels.crop(box)
+    left, top, right, bottom = box
+    return pixels[top:bottom, left:right]
+
 
 def to_rgb(image: Image.Image) -> Image.Image:
     """Return an upright 8-bit RGB copy of an opened image; refuse modes without an 8-bit range."""
-    image = _upright(image)
+    if (turn := _turn_of(image)) is not None:
+        image = image.transpose(turn)
     if image.mode in _SIXTEEN_BIT:
         values = np.asarray(image).astype(np.int32)
         if values.min() < 0 or values.max() > 65535:
@@ -124,16 +156,15 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return rgb
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation; a missing, unknown or unreadable one is ignored."""
+def _turn_of(image: Image.Image) -> Image.Transpose | None:
+    """Return what turns an image upright; a missing or unreadable EXIF orientation is ignored."""
     # Pillow's `exif_transpose` also rewrites the metadata, and fails if they are damaged.
     try:
-        turn = _TURN_UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+        return _TURN_UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except MemoryError:
         raise
     except Exception:
-        return image
-    return image if turn is None else image.transpose(turn)
+        return None
 
 
 RULES: dict[str, Rule] = {PILLOW_RGB: to_rgb}
@@ -155,15 +186,15 @@ def read_image(path: Path | bytes, rule: Rule = to_rgb, watch: Stopwatch | None 
     A system error ends the run, as `FileReadError`.
     """
     watch = watch or Stopwatch()
-    crc32 = 0
+    checksum = 0
     try:
         with watch.timing(READ):
             data = path if isinstance(path, bytes) else read_bytes(path)
         with watch.timing(DECODE):
-            crc32 = zlib.crc32(data)
-            return Decoded(decode(data, rule=rule), crc32)
+            checksum = crc32(data)
+            return Decoded(decoded_pixels(data, rule=rule), checksum)
     except UnusableImage as error:
-        return Decoded(None, crc32, error.status, str(error))
+        return Decoded(None, checksum, error.status, str(error))
     # Pixels are limited before decoding, so exhausted memory is never attributed to the file.
     except (OSError, MemoryError) as error:
         raise fault_of_the_system(path, error) from error
@@ -182,7 +213,7 @@ def rgb_of_picture(picture: Image.Image, rule: Rule) -> Decoded:
 def source_crc32(path: Path) -> int:
     """Return the CRC-32 of a file's bytes; 0 if the file is missing or not readable as a file."""
     try:
-        return zlib.crc32(read_bytes(path))
+        return crc32(read_bytes(path))
     except UnusableImage:
         return 0
     except (OSError, MemoryError) as error:
@@ -219,11 +250,19 @@ def read_bytes(path: Path) -> bytes:
         raise UnusableImage("no such file", MISSING) from None
 
 
-def decode(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Image.Image:
+def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Decode a file's bytes to mode RGB; `max_pixels` limits the size stated in its header."""
+    return as_image(decoded_pixels(data, max_pixels))
+
+
+def decoded_pixels(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Pixels:
+    """As `decode`, by a rule, and as the decoder returns them."""
     formats = (*FORMATS, "HEIF") if _is_heif(data) and register_heif() else FORMATS
     with _reasons(max_pixels, data), Image.open(BytesIO(data), formats=formats) as image:
         _require_size(image, max_pixels)
+        if rule is to_rgb and (pixels := sound_jpeg(data, image)) is not None:
+            turn = _turn_of(image)
+            return pixels if turn is None else Image.fromarray(pixels).transpose(turn)
         image.load()
         if image.format == "PNG" and _pixels_are_damaged(data):
             raise UnusableImage("damaged: its pixels have another checksum than the PNG states")
@@ -255,7 +294,7 @@ def _pixels_are_damaged(data: bytes) -> bool:
     while data.startswith(_PNG_SIGNATURE) and start + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", view, start)
         end = start + 8 + length
-        if kind == b"IDAT" and zlib.crc32(view[start + 4 : end]).to_bytes(4) != view[end : end + 4]:
+        if kind == b"IDAT" and crc32(view[start + 4 : end]).to_bytes(4) != view[end : end + 4]:
             return True
         start = end + 4
     return False

@@ -14,7 +14,7 @@ from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.images.batches import feature_header
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import is_image_recipe, resolved_like
-from pipeline.images.transforms import cut_crops, read_sample, resize_image
+from pipeline.images.transforms import read_sample, windows_of
 from pipeline.images.weights import load_weights
 from pipeline.retrieval import EmbeddingsError
 from pipeline.store.hashing import recipe_hash, sha256_of_json
@@ -111,7 +111,7 @@ def _windows(network: RecipeNetwork, picture: Path | Image.Image) -> npt.NDArray
     """Return the inputs of the network for an image, (windows, h, w, 3)."""
     resize = network.recipe.resize
     if isinstance(picture, Image.Image):
-        return cut_crops(resize_image(picture, resize), network.window)
+        return windows_of(picture, resize, network.window)
     sample = read_sample(picture, network.recipe, network.window)
     if sample.windows is None:
         raise EmbeddingsError(

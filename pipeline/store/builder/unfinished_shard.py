@@ -30,7 +30,7 @@ from pipeline.store.shards.format import (
     ShardError,
     StoredBlock,
 )
-from pipeline.store.shards.plan import ShardPlan, Span, runs
+from pipeline.store.shards.plan import SHARD_BYTES, ShardPlan, Span, runs
 from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.shards.writer import stored_block, write_shard
@@ -40,9 +40,10 @@ PENDING, REUSABLE, STORED = range(3)
 
 States = npt.NDArray[np.uint8]
 
-# Rows are flushed to the journal when the oldest has waited this long, or at this many bytes.
+# Rows are flushed to the journal when the oldest has waited this long, or at this many bytes, which
+# a shard of the default size reaches when it is complete.
 FLUSH_SECONDS = 20.0
-FLUSH_BYTES = 1 << 26
+FLUSH_BYTES = SHARD_BYTES
 
 JOURNAL = ".journal"
 """Ending of the files of finished rows."""

@@ -116,6 +116,30 @@ def create_features(
     return create(file, COLUMNS[0], shape, stored_dtype(header), **options)
 
 
+def not_finite(rows: np.ndarray) -> np.ndarray:
+    """Return whether each stored row (n, ...) has an infinity or a NaN, (n,) bool."""
+    return (
+        _above(rows, 0x7C00 - 1) if rows.dtype.itemsize == 2 else ~np.isfinite(_flat(rows)).all(1)
+    )
+
+
+def with_nan(rows: np.ndarray) -> np.ndarray:
+    """Return whether each stored row (n, ...) has a NaN, (n,) bool."""
+    if rows.dtype.itemsize == 2:
+        return _above(rows, 0x7C00)
+    return np.isnan(_flat(rows)).any(axis=1)
+
+
+def _above(rows: np.ndarray, most: int) -> np.ndarray:
+    # The bits of a float16 without its sign: numpy converts each value to float32 first.
+    bits: np.ndarray = _flat(rows).view("<u2") & 0x7FFF
+    return bits.max(axis=1, initial=0) > most
+
+
+def _flat(rows: np.ndarray) -> np.ndarray:
+    return rows.reshape(len(rows), -1)
+
+
 def stored_dtype(header: FeatureHeader) -> np.dtype:
     """Return the dtype of the stored features, little-endian on every machine."""
     return np.dtype(header.dtype).newbyteorder("<")

@@ -10,8 +10,9 @@ import numpy as np
 
 from pipeline.store.shards.format import ShardError
 
-# About 0.5-1 GiB per shard: small enough to share, hash and recompute.
-SHARD_BYTES = 1 << 30
+# 128-256 MiB per shard: small enough to share, hash and recompute, and to be kept in memory until
+# it is complete, so that its rows need no journal where they are computed fast.
+SHARD_BYTES = 1 << 28
 MAX_ROWS_PER_SHARD = 65_536
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -14,7 +13,7 @@ import h5py
 import numpy as np
 
 from pipeline.store import columns
-from pipeline.store.hashing import canonical_json, sha256_of_file
+from pipeline.store.hashing import canonical_json, crc32, sha256_of_file
 from pipeline.store.objects.block_cache import CachedFile
 from pipeline.store.objects.urls import url_of
 from pipeline.store.own_files import reading
@@ -36,6 +35,7 @@ from pipeline.store.shards.layout import (
     STATUS,
     row_columns,
     source_columns,
+    with_nan,
 )
 
 T = TypeVar("T")
@@ -180,7 +180,7 @@ class ShardFile:
     def _check(self, rows: np.ndarray, stored: np.ndarray) -> None:
         for position in np.flatnonzero(~self._checked[rows]):
             row = int(rows[position])
-            if zlib.crc32(stored[position]) != self.crc32[row]:
+            if crc32(stored[position]) != self.crc32[row]:
                 raise DamagedShard(
                     f"{self.path}: row {row}, id {self.ids[row]!r}, is corrupt (CRC-32 differs); "
                     "copy the file again or rerun the command that wrote it"
@@ -212,8 +212,7 @@ class ShardFile:
             for rows in self.spans():
                 stored = self.view(rows)
                 self._check(rows, stored)
-                nan = np.isnan(stored.reshape(len(rows), -1))
-                if (nan.any(axis=1) != (self.status[rows] != OK)).any():
+                if (with_nan(stored) != (self.status[rows] != OK)).any():
                     raise DamagedShard(
                         f"{self.path}: NaN rows and failed rows differ; rerun the command that "
                         "wrote it"

@@ -3,7 +3,6 @@
 import io
 import os
 import shutil
-import zlib
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import h5py
 import numpy as np
 
 from pipeline.store.files import appearing_whole
+from pipeline.store.hashing import crc32
 from pipeline.store.shards.format import OK, FeatureHeader, RowBlock, ShardError, StoredBlock
 from pipeline.store.shards.layout import (
     CRC32,
@@ -22,6 +22,7 @@ from pipeline.store.shards.layout import (
     SHARDS,
     STATUS,
     create_features,
+    not_finite,
     row_columns,
     stored_dtype,
     write_attributes,
@@ -45,8 +46,7 @@ def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> n
     with np.errstate(over="ignore"):
         stored = block.features.astype(stored_dtype(header), order="C")
     stored[block.status != OK] = np.nan
-    finite = np.isfinite(stored.reshape(len(ids), -1)).all(axis=1)
-    wrong = [ids[i] for i in np.flatnonzero(~finite & (block.status == OK))[:5]]
+    wrong = [ids[i] for i in np.flatnonzero(not_finite(stored) & (block.status == OK))[:5]]
     if wrong:
         raise ShardError(
             f"features of {wrong} hold infinities or NaN as {header.dtype}; store float32, use a "
@@ -60,11 +60,11 @@ def stored_block(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> 
     if isinstance(block, StoredBlock):
         return block
     stored = stored_rows(header, block, ids)
-    crc32 = np.array([zlib.crc32(row) for row in stored], np.uint32)
+    checksums = np.array([crc32(row) for row in stored], np.uint32)
     # A text of HDF5 ends at NUL, and a reason that cannot be stored must not end the run.
     errors = tuple(error.replace("\0", "\\0") for error in block.errors)
     return StoredBlock(
-        stored, block.status, errors, block.source_crc32, block.other_sources, crc32=crc32
+        stored, block.status, errors, block.source_crc32, block.other_sources, crc32=checksums
     )
 
 
