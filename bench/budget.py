@@ -28,7 +28,7 @@ BUDGET = {
     # 960 more: feature sets in a store, shard by shard, with leases, and what tasks carry to
     # workers that share no folder.
     # 58 more: missing inputs, lost leases and late tasks cost a set in a store no features.
-    "store": 14771,  # to become 8,900
+    "store": 14798,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     # 108 more: the same, when a dataset is prepared.
     "datasets": 5065,  # to become 3,900
@@ -44,7 +44,7 @@ BUDGET = {
     # 4 more: a tapped layer has the attributes that other layers read.
     # 37 more: reader processes are given what is behind a URL.
     # 28 more: missing tar files keep their shards, and ids are distinct.
-    "images": 7462,  # to become 5,300
+    "images": 7827,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
@@ -52,7 +52,7 @@ BUDGET = {
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     # 204 more: programs of heads, for torch.export and ONNX.
-    "heads": 8157,  # to become 7,600
+    "heads": 8159,  # to become 7,600
     # 78 more: search by a vector, and by an encoder of one's own.
     # 2 more: features of a package that is not installed.
     # 3 more: programs of heads, for torch.export and ONNX.
@@ -96,7 +96,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 46718,  # to become 27,000
+    "tests": 46808,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
