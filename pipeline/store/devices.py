@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from pipeline.store.wording import did_you_mean
 
 if TYPE_CHECKING:
     import torch
+    from threadpoolctl import ThreadpoolController
 
 AUTO = "auto"
 """The best device of the machine that computes: "cuda", "mps" or "cpu".
@@ -119,12 +121,20 @@ def one_core_each() -> Iterator[None]:
     # Sums over several cores depend on their number; with one core, results do not. The load of
     # other programs also stalls one thread at most, not all that wait at the end of a product.
     import torch
-    from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with threadpool_limits(limits=1):
+        with _thread_pools(len(sys.modules)).limit(limits=1):
             yield
     finally:
         torch.set_num_threads(before)
+
+
+@lru_cache(1)
+def _thread_pools(modules: int) -> "ThreadpoolController":
+    """Return the thread pools of this process, which imports add to."""
+    from threadpoolctl import ThreadpoolController
+
+    # It looks through all libraries of the process, which takes longer than to encode a sentence.
+    return ThreadpoolController()

@@ -19,6 +19,7 @@ from pipeline.images.weights import load_weights
 from pipeline.store.jobs.sink import Sink
 from stages.extract import extract
 from stages.list import list as list_command
+from tests.images.networks.small import use_narrow_torchvision
 
 WAY = pipeline.Preprocessing(
     pipeline.Resize("squash", 16),
@@ -151,7 +152,10 @@ def test_outputs_of_one_pass_are_those_of_several(own: None, engine: str, precis
         ("torchvision:vit_b_32", (f"{BLOCK}0.self_attention", f"{BLOCK}1.mlp.0", f"{BLOCK}2")),
     ],
 )
-def test_a_layer_that_is_read_changes_no_later_one(model: str, layers: tuple[str, ...]) -> None:
+def test_a_layer_that_is_read_changes_no_later_one(
+    model: str, layers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_narrow_torchvision(monkeypatch)
     if model.startswith("timm:"):
         pytest.importorskip("timm", reason="needs the extra [timm]")
     recipes = [resolve_recipe(f"{model}@{layer}") for layer in layers]

@@ -11,6 +11,7 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import RecipeError, resolve_recipe
 from pipeline.images.weights import load_weights
 from pipeline.store.errors import UnknownName
+from tests.images.networks.small import use_narrow_torchvision
 
 # By model, the words for the pool of some layers: of a map, of tokens, and "" for all there is.
 # `python -m bench.layers` compares more layers of more models.
@@ -49,7 +50,8 @@ def reduced(output: Tensor, pool: str, prefix: int) -> Tensor:
 
 
 @pytest.mark.parametrize("model", LAYERS)
-def test_rows_are_those_of_a_hook(model: str) -> None:
+def test_rows_are_those_of_a_hook(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_narrow_torchvision(monkeypatch)
     if model.startswith("timm:"):
         pytest.importorskip("timm", reason="needs the extra [timm]")
     usual = resolve_recipe(model)
@@ -68,7 +70,8 @@ def test_rows_are_those_of_a_hook(model: str) -> None:
             np.testing.assert_allclose(network(windows), kept, rtol=2e-4, atol=2e-4)
 
 
-def test_a_layer_with_several_outputs_is_read_as_its_first() -> None:
+def test_a_layer_with_several_outputs_is_read_as_its_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_narrow_torchvision(monkeypatch)
     layer = "encoder.layers.encoder_layer_0.self_attention"
     recipe = resolve_recipe(f"torchvision:vit_b_32-tokens@{layer}")
     state = dict(load_weights(recipe, "random:0").state)

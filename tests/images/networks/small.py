@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torchvision import models
-from torchvision.models.resnet import Bottleneck, ResNet
+from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 from torchvision.models.vgg import VGG, make_layers
+from torchvision.models.vision_transformer import VisionTransformer
 
 from pipeline.images.backbones.caffe_networks import CaffeNet
 from pipeline.images.backbones.known_backbones import BACKBONES
@@ -52,6 +53,26 @@ def use_narrow_networks(patch: pytest.MonkeyPatch) -> None:
     """Put narrow networks of the same layers in the place of the large ones."""
     for name, build in _NARROW.items():
         patch.setitem(BACKBONES, name, replace(BACKBONES[name], build=build))
+
+
+def use_narrow_torchvision(patch: pytest.MonkeyPatch) -> None:
+    """Put narrow networks in the place of torchvision's resnet18 and vit_b_32."""
+    patch.setattr(models, "resnet18", _narrow_resnet18)
+    patch.setattr(models, "vit_b_32", _narrow_vit)
+
+
+def _narrow_resnet18(weights: None) -> ResNet:
+    net = ResNet(BasicBlock, [2, 2, 2, 2])
+    net.inplanes, net.fc = 64, nn.Linear(128, 10)
+    # Of 128 channels, from which on the fast engine has another algorithm for 3 x 3 kernels.
+    net.layer2, net.layer3, net.layer4 = (
+        net._make_layer(BasicBlock, 128, 2, stride=2) for _ in range(3)
+    )
+    return net
+
+
+def _narrow_vit(weights: None, image_size: int) -> VisionTransformer:
+    return VisionTransformer(image_size, 32, num_layers=3, num_heads=2, hidden_dim=32, mlp_dim=64)
 
 
 def filled(build: Callable[[], Any], state: dict[str, Tensor]) -> Any:

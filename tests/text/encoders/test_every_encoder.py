@@ -134,7 +134,7 @@ def test_a_few_captions_are_enough(case: EncoderCase, captions: int, tmp_path: P
     few = [CAPTIONS[31 * k % len(CAPTIONS)] for k in range(captions)]
     options, pca = case.options, plan_of(case.options)["pca"]
     if any(part.kind == "fisher" for part in options.parts):
-        options = encoder_options(options.name, components=30, codebook_words="training", pca=pca)
+        options = encoder_options(options.name, components=12, codebook_words="training", pca=pca)
     monitor = Recorder()
     encoder = fit_encoder(options, tmp_path, Fitting(few, "made", "train", monitor=monitor), few)
     rows = encoder.encode([*few, *UNKNOWN])
