@@ -20,7 +20,7 @@ esac
 """
 SOUND = {"BROKEN": "none", "STATUS": "up to date", "AGAIN": "", "MADE": "made: nothing"}
 BROKEN = (
-    "make .venv/.ready", "make test", "pytest -m slow", "git clone", "dvc exp run", "dvc status",
+    "make .venv/.ready", "make test", "git clone", "dvc exp run", "dvc status",
     "dvc repro", "pipeline run", "pipeline report", "python -m bench.endurance",
 )  # fmt: skip
 
@@ -31,7 +31,7 @@ def status(folder: Path, **broken: str) -> int:
     (folder / ".ci/run").write_bytes((PROJECT / ".ci/run").read_bytes())
     programs = folder / ".venv/bin"
     programs.mkdir(parents=True)
-    for name in ("make", "pytest", "python", "git", "dvc", "pipeline"):
+    for name in ("make", "python", "git", "dvc", "pipeline"):
         (programs / name).write_text(PROGRAM)
         (programs / name).chmod(0o755)
     path = f"{programs}:/usr/bin:/bin"
