@@ -34,6 +34,7 @@ from pipeline.language.presets import resolve_language_experiment
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.on_device import rank_on
 from pipeline.retrieval.ranking.ranks import Ranker, Ranks, rank_both_ways
+from pipeline.store.devices import usable_device
 from pipeline.text.encoders.token_ids import END, FIRST_WORD, PADDING
 
 DIM = 1024
@@ -122,6 +123,8 @@ def ranking(options: argparse.Namespace) -> None:
     rank = rank_on(options.device)
     found, _ = timed(rank, some)
     expected, on_cpu = timed(rank_both_ways, some)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     _, seconds = timed(rank, every)
     pairs = [len(e.image_ids) * len(e.caption_ids) for e in (every, some)]
     print(f"\nexact ranks, cosine of {DIM} numbers, both directions")
@@ -205,7 +208,7 @@ def captioning(options: argparse.Namespace) -> None:
 
 
 def _devices(options: argparse.Namespace) -> list[torch.device]:
-    return [*dict.fromkeys([torch.device(options.device), torch.device("cpu")])]
+    return [*dict.fromkeys([usable_device(options.device), torch.device("cpu")])]
 
 
 def seconds_of(step: Callable[[], object], device: torch.device, most: float) -> float:

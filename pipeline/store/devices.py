@@ -97,7 +97,10 @@ def choose_precision(name: str, device: str, monitor: Monitor) -> str:
 
 
 def usable_device(name: str) -> "torch.device":
-    """Return the torch device of a name such as "cuda:1" or `AUTO`; raise if it is not usable."""
+    """Return the torch device of a name such as "cuda:1" or `AUTO`; raise if it is not usable.
+
+    Its products of float32 are not rounded to TF32.
+    """
     import torch
 
     try:
@@ -112,6 +115,9 @@ def usable_device(name: str) -> "torch.device":
             f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); CUDA devices "
             f"found: {torch.cuda.device_count()}; try device 'cpu'"
         ) from error
+    if device.type == "cuda":
+        # By default torch rounds the factors of cuDNN's convolutions and recurrent networks.
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     return device
 
 

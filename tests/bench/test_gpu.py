@@ -30,7 +30,8 @@ def test_all_parts_run_on_a_processor(tmp_path: Path) -> None:
         pixels = rng.integers(0, 256, (120, 160, 3), np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{number}.jpg")
     tiny = ["--recipes", "timm:test_resnet", "timm:test_vit", "--finetune", "timm:test_resnet"]
-    small = ["--count", "8", "--batch-size", "2", "--seconds", "0.01", "--images", str(tmp_path)]
+    small = ["--count", "4", "--batch-size", "2", "--seconds", "0.01", "--images", str(tmp_path)]
+    small += ["--ranked", "30"]
     command = [sys.executable, "-m", "bench.gpu", "all", "--device", "cpu", *tiny, *small]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     run = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
@@ -42,4 +43,6 @@ def test_all_parts_run_on_a_processor(tmp_path: Path) -> None:
     assert "content the same" in lines
     assert sum(line.startswith("two-branch head") for line in lines) == 2
     assert sum(line.startswith("fine-tuning") for line in lines) == 2
+    assert "ranks the same on the 30 images" in lines
+    assert sum(line.endswith(" sentences are the same") for line in lines) == 3
     assert any(" passed" in line for line in lines)

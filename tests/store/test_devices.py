@@ -123,3 +123,12 @@ def test_a_misspelt_device_is_wrong_usage() -> None:
     with pytest.raises(DeviceError, match="cannot be used here") as caught:
         usable_device("meta")
     assert not isinstance(caught.value, UnknownName)
+
+
+def test_products_of_float32_are_not_rounded_on_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "zeros", lambda size, device: torch.ones(size))
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    usable_device("cpu")
+    assert torch.backends.cudnn.allow_tf32
+    usable_device("cuda")
+    assert not torch.backends.cudnn.allow_tf32
