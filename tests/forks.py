@@ -15,16 +15,26 @@ import torch
 
 
 def exit_of(function: Callable[..., object], *arguments: object) -> int:
-    """Return the exit status of a fork that calls a function, or minus the signal that ended it.
+    """Return the exit status of a fork that calls a function, or minus the signal that ended it."""
+    return exit_of_child(fork(function, *arguments))
 
-    Status 1 is an exception, whose traceback is on stderr.
+
+def exit_of_child(child: int) -> int:
+    """Wait for a fork; return its exit status, or minus the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def fork(function: Callable[..., object], *arguments: object) -> int:
+    """Return the process id of a fork that calls a function.
+
+    Its exit status is 1 after an exception, whose traceback is on stderr.
     """
     with warnings.catch_warnings():
         # A process with threads is forked; the child starts its own.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return child
     status = 1
     try:
         function(*arguments)

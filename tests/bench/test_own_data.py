@@ -3,14 +3,14 @@
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from bench.own_data import NAMES, OwnData, changes
-from tests.project import PROJECT
+from stages.cli import main
+from tests.forks import exit_of_child, fork
 
 IMAGES = 20
 
@@ -43,25 +43,26 @@ def test_killed_at_each_step_of_an_update_the_same_command_has_the_same_bytes(
         apply(data)
     data.run(NAMES, "fresh")
     data.write("data")
-    command = [
-        sys.executable, "-c", "from stages.cli import main; main()", "run", *NAMES,
-        "--dataset", "data/mine", "--size", "tiny",
-    ]  # fmt: skip
-    env = {**os.environ, "PYTHONPATH": str(PROJECT)}
+
+    def update(stderr: int) -> None:
+        os.chdir(tmp_path)
+        sys.stderr = os.fdopen(stderr, "w", buffering=1)
+        sys.argv = ["pipeline", "run", *NAMES, "--dataset", "data/mine", "--size", "tiny"]
+        main()
+
     kills = 0
     while True:
-        running = subprocess.Popen(
-            command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True
-        )
-        assert running.stderr is not None
-        for number, _ in enumerate(running.stderr):
-            if number > 4 * kills + 2:
-                running.send_signal(signal.SIGKILL)
-                break
-        running.stderr.close()
-        if running.wait() == 0:
+        lines, stderr = os.pipe()
+        child = fork(update, stderr)
+        os.close(stderr)
+        with os.fdopen(lines) as logged:
+            for number, _ in enumerate(logged):
+                if number > 4 * kills + 2:
+                    os.kill(child, signal.SIGKILL)
+                    break
+        if (status := exit_of_child(child)) == 0:
             break
-        assert running.returncode == -signal.SIGKILL
+        assert status == -signal.SIGKILL
         kills += 1
     assert kills > 3
     assert data.outputs() == data.outputs("fresh")
