@@ -229,7 +229,9 @@ def test_an_experiment_describes_images_and_a_split(
     ]  # fmt: skip
     assert "unreadable" in lines[2][3]
     assert len((tmp_path / "mine.jsonl").read_text().splitlines()) == 2
-    assert pipeline(*command, "--out", tmp_path / "all.jsonl").status == 0
+    assert "no device is called 'abacus'" in pipeline(*command, image, "--device", "abacus").stderr
+    split = (*command, "--out", tmp_path / "all.jsonl", "--device", "cpu:0")
+    assert pipeline(*split).status == 0
     all_lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
     by_image = {line["image_id"]: line["caption"] for line in all_lines}
     assert by_image["scene-00002"] == lines[0][3]
