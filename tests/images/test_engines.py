@@ -61,7 +61,11 @@ class Net(nn.Module):
         self.blocks = nn.Sequential(
             Block(8, 1, 1, nn.ReLU()), Block(8, 2, 4, nn.Identity()), Block(8, 1, 8, nn.ReLU())
         )
-        self.uneven = nn.Sequential(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(8, 8, 3, 2))
+        self.uneven = nn.Sequential(
+            nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(8, 8, 3, 2),
+            nn.ZeroPad2d((1, 3, 0, 1)), nn.Conv2d(8, 8, 5, 2, padding=1, groups=8, bias=False),
+            nn.BatchNorm2d(8), nn.ReLU6(),
+        )  # fmt: skip
         self.again = nn.Conv2d(8, 8, 1)
         self.dense = nn.Sequential(nn.Linear(8, 5), nn.ReLU(), nn.Dropout(), nn.Linear(5, 4))
 
@@ -154,10 +158,11 @@ def test_a_rewritten_network_computes_the_same(size: int, batch: int) -> None:
     expected = net(x)
     folded = rewrite(net, PlainLayers())
     assert not any(isinstance(m, nn.BatchNorm2d) for m in folded.modules())
-    assert sum(isinstance(m, PlainConvolution) for m in folded.modules()) == 10
+    assert sum(isinstance(m, PlainConvolution) for m in folded.modules()) == 11
     torch.testing.assert_close(folded.double()(x.double()), net.double()(x.double()))
     net.float()
     fused = rewrite(net, OneDnnLayers(torch.float32))
+    assert [m.padding for m in fused.modules() if isinstance(m, nn.ZeroPad2d)] == [(0, 1, 0, 1)]
     x = x.contiguous(memory_format=torch.channels_last)
     for _ in range(2):
         torch.testing.assert_close(fused(x), expected, rtol=1e-5, atol=1e-6)

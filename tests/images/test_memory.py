@@ -17,8 +17,8 @@ def test_memory_grows_with_what_is_in_the_network_at_once() -> None:
     one = expected_memory(network, Parallelism(batch_size=8, threads=1, readers=1))
     two = expected_memory(network, Parallelism(batch_size=8, threads=2, readers=1))
     large = expected_memory(network, Parallelism(batch_size=16, threads=1, readers=1))
-    # Its largest map has 96 channels of 112 x 112, padded for a stride of 2.
-    activations = 4 * 8 * 96 * 113**2 * 4
+    # Its largest map has 96 channels of 112 x 112.
+    activations = 4 * 8 * 96 * 112**2 * 4
     windows = 8 * 3 * 224**2 + 8 * recipe.row_bytes
     assert two - one == activations + windows
     assert large - one == activations + 3 * windows

@@ -70,6 +70,9 @@ class Convolution:
 class Layers(Protocol):
     """Factory of the layers that replace convolutions and fully connected layers."""
 
+    pads_depthwise: bool
+    """Whether zero weights of a depthwise convolution cost less than a padded copy of its input."""
+
     def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
         """Return a module of (x, addend, padding), both optional; it may overwrite the addend."""
         ...
@@ -121,6 +124,8 @@ class PlainConvolution(nn.Module):
 
 class PlainLayers:
     """Layers in torch's own operations, for GPUs and where oneDNN has no kernels."""
+
+    pads_depthwise = False
 
     def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
         """Return a `PlainConvolution`."""
@@ -334,15 +339,24 @@ class _Rewriting:
         return Convolution(weight.double(), bias, padding, stride, dilation, int(str(groups)))
 
     def _without_padding(self, node: fx.Node, convolution: Convolution) -> Any:
-        """Return a convolution's input; a symmetric zero padding layer is merged into it."""
+        """Return a convolution's input; a zero padding layer is merged into it where possible."""
         x = node.args[0]
         zeros = self._called(x) if isinstance(x, fx.Node) else None
         if type(zeros) is nn.ZeroPad2d and isinstance(x, fx.Node) and len(x.users) == 1:
             left, right, top, bottom = zeros.padding
-            # A convolution has one padding for both sides.
-            if left == right and top == bottom:
+            # A convolution has one padding for both sides. A depthwise one with zeros before its
+            # weights may have the larger of two paddings on both.
+            uneven = [bottom - top, right - left]
+            zeros_first = (
+                self._layers.pads_depthwise
+                and convolution.groups == len(convolution.weight)
+                and convolution.dilation == [1, 1]
+                and min(uneven) >= 0
+            )
+            if uneven == [0, 0] or zeros_first:
                 rows, columns = convolution.padding
-                convolution.padding = [rows + top, columns + left]
+                convolution.padding = [rows + bottom, columns + right]
+                convolution.weight = F.pad(convolution.weight, (uneven[1], 0, uneven[0], 0))
                 node.args = (x.args[0], *node.args[1:])
                 self._graph.erase_node(x)
         return node.args[0]

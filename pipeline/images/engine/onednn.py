@@ -120,6 +120,8 @@ class OneDnnLinear(nn.Module):
 class OneDnnLayers:
     """Layers for `pipeline.images.engine.fuse.rewrite`, in float32 or bfloat16."""
 
+    pads_depthwise = True
+
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
 
