@@ -33,7 +33,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
-from torchvision.transforms import v2
 
 from bench.record import OPTIONS, recorded
 from pipeline.images.backbones.known_backbones import backbone_named
@@ -68,6 +67,9 @@ class Photos(Dataset[Tensor]):
     def __init__(self, paths: list[Path], recipe: Recipe) -> None:
         rule = recipe.normalise
         channels = [2, 1, 0] if rule.channels == "BGR" else [0, 1, 2]
+        # Here, since bench.gpu uses other parts of this module where torchvision may be missing.
+        from torchvision.transforms import v2
+
         scale = v2.ToDtype(torch.float32, scale=rule.scale == 255)
         normalise = v2.Normalize(list(rule.mean), list(rule.std))
         to_float = v2.Compose([v2.PILToTensor(), lambda x: x[channels], scale, normalise])
