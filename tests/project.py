@@ -1,4 +1,4 @@
-"""Where the project and the shared data are, how a command ends, and a monitor that keeps all."""
+"""Where the project and the shared data are, contents of folders, ends of commands, a monitor."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +9,11 @@ from pipeline.store.progress import Progress
 
 PROJECT = Path(__file__).resolve().parents[1]
 SHARED = PROJECT.parent / "shared"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of each file of a folder that has no folders."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pipeline.text import caption_source as caption_source
 from pipeline.text import sentence_model
 from pipeline.text.encode import encode
 from tests.images.odd_files import photo
-from tests.project import Recorder
+from tests.project import Recorder, contents
 from tests.text.test_sentence_model import StandIn
 
 # By recipe or encoder: the shape of a row, and the extra that its library is in.
@@ -48,10 +48,6 @@ def dataset(tmp_path: Path) -> Path:
     return tmp_path / "dataset"
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def are_like_any(make: Make, folder: Path, shape: tuple[int, ...]) -> None:
     """Make a set at once, and interrupted, and compare the bytes."""
     whole, out = folder / "whole", folder / "out"
@@ -62,7 +58,7 @@ def are_like_any(make: Make, folder: Path, shape: tuple[int, ...]) -> None:
     monitor = Recorder()
     make(out, monitor=monitor)
     assert any("2 rows are done" in line for line in monitor.lines)
-    assert content(out) == content(whole)
+    assert contents(out) == contents(whole)
     assert verify(out).faults == []
 
 

@@ -17,7 +17,7 @@ from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Compute, Storage
 from pipeline.store.shards.feature_set import FeatureSet
 from tests.clips.factories import encode, tone, write_changing_sound, write_wav
-from tests.project import Recorder
+from tests.project import Recorder, contents
 
 pytest.importorskip("av", reason="needs the extra clips")
 
@@ -40,10 +40,6 @@ def dataset(tmp_path: Path) -> Path:
     manifest = read_folder(root, tmp_path / "captions.csv", name="tones", media="clips")
     manifest.write(tmp_path / "data")
     return tmp_path / "data"
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def test_rows_ids_and_failures(dataset: Path, tmp_path: Path) -> None:
@@ -78,7 +74,7 @@ def test_on_other_threads_the_bytes_are_the_same(dataset: Path, tmp_path: Path) 
     for folder, threads in (("a", 1), ("b", 3)):
         out, compute = tmp_path / folder / RECIPE, Compute(threads=threads)
         extract_sound(dataset, out, recipe=RECIPE, compute=compute)
-    assert content(tmp_path / "a" / RECIPE) == content(tmp_path / "b" / RECIPE)
+    assert contents(tmp_path / "a" / RECIPE) == contents(tmp_path / "b" / RECIPE)
 
 
 def test_sounds_stand_side_by_side_each_at_length_1(dataset: Path, tmp_path: Path) -> None:

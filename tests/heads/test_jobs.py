@@ -28,7 +28,7 @@ from pipeline.store.jobs.options import Selection
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.workers.place import Place
 from tests.heads.factories import all_of, entries_of, pairs, write_features
-from tests.project import Recorder
+from tests.project import Recorder, contents
 
 EXPERIMENT = Experiment(
     "made", "two-branch", {"hidden": 8, "dim": 4, "epochs": 3, "batch_size": 20}
@@ -63,10 +63,6 @@ def embedded(out: str, **options: Any) -> Embeddings:
     return embed("dataset", out, **{"head": "head", **sides, **options})
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def test_an_interrupted_fit_raises_and_goes_on(data: None) -> None:
     monitor = Recorder()
     whole = fitted("whole", monitor=monitor)
@@ -84,7 +80,7 @@ def test_an_interrupted_fit_raises_and_goes_on(data: None) -> None:
     monitor = Recorder()
     fitted("halves", monitor=monitor)
     assert monitor.lines[-1] == f"resuming from {work} after epoch 2 of 3"
-    assert files(Path("halves")) == files(Path("whole"))
+    assert contents(Path("halves")) == contents(Path("whole"))
     assert not work.exists()
 
 
@@ -97,13 +93,13 @@ def test_the_precision_is_recorded_where_it_is_not_float32(
         fitted(out, precision=precision, monitor=record)
     fitted("own", replace(EXPERIMENT, precision="bf16"))
     assert [line for line in record.lines if "precision" in line] == ["precision: bf16 on cpu"]
-    assert files(Path("low")) == files(Path("auto")) == files(Path("own"))
-    assert files(Path("exact")) == files(Path("none"))
-    assert files(Path("low"))["head.safetensors"] != files(Path("exact"))["head.safetensors"]
+    assert contents(Path("low")) == contents(Path("auto")) == contents(Path("own"))
+    assert contents(Path("exact")) == contents(Path("none"))
+    assert contents(Path("low"))["head.safetensors"] != contents(Path("exact"))["head.safetensors"]
     low, exact = load_head("low"), load_head("exact")
     assert (low.precision, exact.precision) == ("bf16", "float32")
     assert low.provenance == {**low.provenance, "precision": "bf16"}
-    assert "precision" not in json.loads(files(Path("exact"))["head.json"])
+    assert "precision" not in json.loads(contents(Path("exact"))["head.json"])
     assert "precision" not in exact.provenance
     assert embedded("low.h5", head="low").provenance["precision"] == "bf16"
 

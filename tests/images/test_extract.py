@@ -22,7 +22,7 @@ from pipeline.store.shards.verify import verify
 from pipeline.store.workers.place import Place
 from stages import extract as command
 from tests.images.odd_files import photo
-from tests.project import Recorder
+from tests.project import Recorder, contents
 from tests.store.jobs.factories import options
 from tests.store.workers.tasks import serial
 
@@ -46,10 +46,6 @@ def dataset(tmp_path: Path) -> Path:
         photo(number, 100 + 20 * number, 90).save(path)
     files[4].write_bytes(b"damaged")
     return prepared(tmp_path, files)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_trusted_stamps_spare_reading_and_see_what_changed(
@@ -167,12 +163,12 @@ def test_a_plain_folder_gives_the_rows_of_a_dataset(
     np.testing.assert_array_equal(plain.crc32, known.crc32)
     np.testing.assert_array_equal(plain.source_crc32, known.source_crc32)
     assert (index.rows, index.failed_rows) == (9, 1)
-    assert not any(str(tmp_path).encode() in data for data in content(out).values())
+    assert not any(str(tmp_path).encode() in data for data in contents(out).values())
     # The same from Python, from a list of files, and as tasks of workers.
     extract([pictures / f"{k}.png" for k in range(9)], tmp_path / "listed", recipe=LITE)
     monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(serial))
     extract(str(pictures), tmp_path / "spread", recipe=LITE, place=Place(workers=2))
-    assert content(out) == content(tmp_path / "listed") == content(tmp_path / "spread")
+    assert contents(out) == contents(tmp_path / "listed") == contents(tmp_path / "spread")
 
 
 def test_a_list_of_images_is_read_from_a_file_or_stdin(

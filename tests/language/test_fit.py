@@ -43,7 +43,7 @@ from pipeline.text.encode import encode, encoder_folder
 from pipeline.text.encoders.token_ids import END
 from pipeline.text.fitted import load_encoder
 from tests.pretended_card import pretended_card
-from tests.project import Recorder
+from tests.project import Recorder, contents
 
 pytest.importorskip("textblob")
 
@@ -150,10 +150,6 @@ def learnt(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[...
     return folder
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
 @pytest.mark.parametrize(
     "model", ["lbl", "multiplicative-lbl", "sc-nlm", "lstm-decoder", "attention-decoder"]
 )
@@ -172,8 +168,8 @@ def test_a_killed_training_goes_on_to_the_same_bytes(
     monitor = Recorder()
     train(data, tmp_path / "killed", model, monitor, **settings)
     assert monitor.lines[-1] == f"resuming from {work} after epoch 2 of 4"
-    assert files(tmp_path / "killed") == files(tmp_path / "whole")
-    assert sorted(files(tmp_path / "whole")) == [
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    assert sorted(contents(tmp_path / "whole")) == [
         "concepts.safetensors", "history.json", "language.json", "language.safetensors",
         "trigrams.safetensors", "vocabulary.json",
     ]  # fmt: skip

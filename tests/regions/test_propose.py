@@ -26,7 +26,7 @@ from pipeline.store.errors import PipelineError, WrongUsage
 from pipeline.store.jobs.options import Compute
 from pipeline.store.shards.format import ShardError
 from pipeline.studies.scenes.draw_scenes import draw_scenes
-from tests.project import SHARED, Recorder
+from tests.project import SHARED, Recorder, contents
 
 BING = SHARED / "data" / "models" / "bing"
 needs_opencv = pytest.mark.skipif(find_spec("cv2") is None, reason="needs the extra regions")
@@ -43,10 +43,6 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "scenes"
     draw_scenes(folder, 3, 3).write(folder)
     return folder
-
-
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +84,7 @@ def test_boxes_are_in_the_photo_and_the_same_again(
     with pytest.raises(KeyboardInterrupt):
         propose(scenes, tmp_path / "b", proposer=proposer, monitor=Recorder(2))
     propose(scenes, tmp_path / "b", proposer=proposer, compute=Compute(threads=1))
-    assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
     assert capfd.readouterr().out == ""
 
 

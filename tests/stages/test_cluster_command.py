@@ -14,15 +14,11 @@ from pipeline.heads import embedding_source
 from pipeline.store.jobs.options import Storage
 from pipeline.store.progress import Monitor
 from pipeline.store.workers.place import Executor, Place
-from tests.project import Call
+from tests.project import Call, contents
 from tests.stages.conftest import LITE, NAME
 from tests.store.workers.tasks import serial
 
 EXTRACT = ("extract", "--recipe", LITE, "--dataset", "data/scenes", "--rows-per-shard", 16)
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.mark.usefixtures("in_full")
@@ -39,7 +35,7 @@ def test_images_by_local_workers(
     assert ended.status == 3, ended.stderr
     assert "working on 1 local worker" in ended.stderr
     assert "12 computed" in ended.stderr
-    assert files(Path("two")) == files(Path("one"))
+    assert contents(Path("two")) == contents(Path("one"))
     one, two = (json.loads(Path(name).read_text()) for name in ("one.json", "two.json"))
     for found in (one, two):
         assert found["seconds_of_work"].keys() == {"read", "decode", "forward", "write"}

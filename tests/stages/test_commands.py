@@ -14,14 +14,10 @@ import pytest
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OK
 from tests.images.odd_files import photo, write_all
-from tests.project import Call
+from tests.project import Call, contents
 from tests.stages.conftest import LITE
 
 EXTRACT = ("extract", "--recipe", LITE, "--dataset", "data/scenes")
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.mark.usefixtures("in_full")
@@ -126,7 +122,7 @@ def test_killed_and_interrupted_runs_end_in_the_same_bytes(project: Path, pipeli
         else:
             assert running.returncode == -signal.SIGKILL
     assert pipeline(*EXTRACT, "--out", "killed", *options).status == 0
-    assert files(Path("killed")) == files(Path("whole"))
+    assert contents(Path("killed")) == contents(Path("whole"))
     assert {p.suffix for p in Path(".work").iterdir()} <= {".lock", ".finished"}
 
 

@@ -12,14 +12,10 @@ import yaml
 from pipeline.datasets.manifest import read_manifest
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.retrieval.embedding_file import read_embeddings
-from tests.project import Call
+from tests.project import Call, contents
 from tests.stages.conftest import LITE, MEAN, NAME
 
 TRAIN = ("train", "--experiment", NAME, "--out")
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_an_interrupted_training_resumes(
@@ -27,7 +23,7 @@ def test_an_interrupted_training_resumes(
 ) -> None:
     ended = pipeline(*TRAIN, "whole")
     assert (ended.status, "in memory" in ended.stderr) == (0, True)
-    assert files(Path("whole")) == files(Path(f"data/heads/scenes/{NAME}"))
+    assert contents(Path("whole")) == contents(Path(f"data/heads/scenes/{NAME}"))
     save = Checkpoints.save
 
     def interrupted(self: Checkpoints, state: TrainingState) -> None:
@@ -43,7 +39,7 @@ def test_an_interrupted_training_resumes(
     assert f"kept in {work}; the same command resumes from there" in ended.stderr
     ended = pipeline(*TRAIN, "halves", "--workers", 1)
     assert (ended.status, "after epoch 2 of 3" in ended.stderr) == (0, True), ended.stderr
-    assert files(Path("halves")) == files(Path("whole"))
+    assert contents(Path("halves")) == contents(Path("whole"))
     assert not work.exists()
 
 

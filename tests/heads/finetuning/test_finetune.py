@@ -42,6 +42,7 @@ from tests.heads.finetuning.factories import (
     killed,
     tuned,
 )
+from tests.project import contents
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +83,6 @@ def made(
     return list(found.made)
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def test_killed_and_continued_it_ends_in_the_same_bytes(project: Path) -> None:
     """Killed within its last epoch, and continued with workers that read ahead."""
     assert killed(project, "killed") == signal.SIGKILL
@@ -93,7 +90,9 @@ def test_killed_and_continued_it_ends_in_the_same_bytes(project: Path) -> None:
     assert not (project / "killed").exists()
     tuned(project, "killed", workers=1)
     assert not (project / ".work" / "train-killed").exists()
-    assert files(project / "killed") == files(Layout.of("scenes", project / "data").head("tuned"))
+    assert contents(project / "killed") == contents(
+        Layout.of("scenes", project / "data").head("tuned")
+    )
 
 
 def test_what_learns_and_what_does_not(project: Path) -> None:
@@ -190,7 +189,7 @@ def test_another_precision_is_another_head_and_other_features(
     assert (low.precision, dict(low.finetuning or {})["precision"]) == ("bf16", "bf16")
     assert (exact.precision, dict(exact.finetuning or {})["precision"]) == ("float32", "float32")
     assert low.chosen["loss"] == pytest.approx(exact.chosen["loss"], rel=0.05)
-    assert files(project / "low")[WEIGHTS_FILE] != files(folder)[WEIGHTS_FILE]
+    assert contents(project / "low")[WEIGHTS_FILE] != contents(folder)[WEIGHTS_FILE]
     assert made(project, dry_run=True, precision="float32") == []
     again = made(project, dry_run=True, precision="auto")
     assert [step for step in again if step.startswith(("extract", "train"))] == [

@@ -19,6 +19,7 @@ from pipeline.text.encode import Captions, encode
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import expected_vectors, store_vectors, vectors_record
 from stages.params import Params
+from tests.project import contents
 
 NAME, LITE = "vsepp", "efficientnet-lite0-pool"
 
@@ -161,10 +162,6 @@ def test_every_unrecorded_option_is_compared_by_its_bytes() -> None:
 def extracted(folder: Path) -> dict[str, bytes]:
     extract(folder / "mine", folder / "as-usual", recipe=LITE, compute=Compute("random:0"))
     return contents(folder / "as-usual")
-
-
-def contents(out: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
 @pytest.mark.parametrize(("group", "name"), WITHOUT_EFFECT)

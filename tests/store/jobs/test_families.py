@@ -34,7 +34,7 @@ from tests.clips.factories import tone, write_wav
 from tests.clips.moving import write_clip
 from tests.images.networks.narrow import NAME, NARROW
 from tests.images.odd_files import photo
-from tests.project import Recorder
+from tests.project import Recorder, contents
 from tests.store.jobs.factories import options
 from tests.store.workers.tasks import serial
 
@@ -157,10 +157,6 @@ def write_dataset(
 
 def content(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.iterdir() if path.suffix != ".json"}
-
-
-def everything(out: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
 def computed(summary: Path) -> int:
@@ -305,7 +301,7 @@ def test_an_update_makes_the_set_what_the_dataset_is_now(
     for name, out in outs.items():
         assert (out / "notes.txt").read_text() == "of the user"
         (out / "notes.txt").unlink()
-        assert everything(out) == everything(tmp_path / "anew" / "out")
+        assert contents(out) == contents(tmp_path / "anew" / "out")
         assert verify(out).faults == []
         inode = (out / "index.json").stat().st_ino
         family.make(data, out, update=True, place=places[name])
