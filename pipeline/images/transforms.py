@@ -62,7 +62,8 @@ def windows_of(pixels: Pixels, resize: Resize, crop: Crop) -> np.ndarray:
         return cut_crops(resize_image(pixels, resize), crop)
     width, height = canvas_size(*size_of(pixels), resize)
     ((top, left),) = crop_offsets(height, width, crop)
-    return resize_image(pixels, resize, (left, top, left + crop.size, top + crop.size))[None]
+    window = resize_image(pixels, resize, (left, top, left + crop.size, top + crop.size))
+    return np.require(window, requirements="W")[None]  # Pillow's is not, which torch warns of
 
 
 def resize_image(pixels: Pixels, resize: Resize, window: Box | None = None) -> np.ndarray:
