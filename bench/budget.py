@@ -44,7 +44,7 @@ BUDGET = {
     # 4 more: a tapped layer has the attributes that other layers read.
     # 37 more: reader processes are given what is behind a URL.
     # 28 more: missing tar files keep their shards, and ids are distinct.
-    "images": 7843,  # to become 5,300
+    "images": 7844,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
