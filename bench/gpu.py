@@ -113,11 +113,10 @@ def measured(
     Reading does not depend on the precision: `read` is its rate, or 0 to measure it.
     """
     parallelism = default_parallelism(recipe, options.device)
-    cores = len(os.sched_getaffinity(0))
     parallelism = replace(
         parallelism,
         batch_size=options.batch_size or parallelism.batch_size,
-        readers=options.readers or min(16, cores),
+        readers=options.readers or parallelism.readers,
     )
     found = {"timm": timm_rate(recipe, options)}
     network = RecipeNetwork(recipe, weights.state, options.device)
@@ -171,15 +170,21 @@ def timm_network(name: str) -> torch.nn.Module:
 
 
 def reading_rate(network: RecipeNetwork, paths: list[Path], parallelism: Parallelism) -> float:
-    """Return images per second of reading, decoding and resizing with all readers."""
+    """Return images per second of reading, decoding and resizing on all cores."""
     together, read = reader_of(network, len(paths), parallelism)
     some = paths[:4096]
     parts = [some[start : start + together] for start in range(0, len(some), together)]
-    started = time.perf_counter()
-    with ThreadPoolExecutor(parallelism.readers) as pool:
-        for _ in pool.map(lambda part: len(read(part, Stopwatch())), parts):
-            pass
-    return len(some) / (time.perf_counter() - started)
+    readers = len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(readers) as pool:
+
+        def run(some_parts: list[list[Path]]) -> float:
+            started = time.perf_counter()
+            for _ in pool.map(lambda part: len(read(part, Stopwatch())), some_parts):
+                pass
+            return time.perf_counter() - started
+
+        run(parts[: 2 * readers])  # starts the processes
+        return len(some) / run(parts)
 
 
 @torch.inference_mode()
@@ -275,7 +280,7 @@ def main() -> None:
     parser.add_argument("--weights", default="random:0", help="As `pipeline extract` accepts them.")
     parser.add_argument("--device", default="cuda", help="cpu only tries the program.")
     parser.add_argument("--batch-size", type=int, help="[default: that of `pipeline extract`]")
-    parser.add_argument("--readers", type=int, help="[default: cores, at most 16]")
+    parser.add_argument("--readers", type=int, help="[default: that of `pipeline extract`]")
     parser.add_argument("--seconds", type=float, default=3.0, help="Of every rate.")
     options = parser.parse_args()
     options.on_gpu = torch.device(options.device).type == "cuda"

@@ -67,8 +67,13 @@ def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
     return Parallelism(
         batch_size=max(_IMAGES_PER_BATCH_ON_GPU if gpu else 1, crops // recipe.crop.windows),
         threads=4 if gpu else cores,
-        readers=max(1, min(16 if gpu else 8, cores)),
+        readers=gpu_readers(cores) if gpu else max(1, min(8, cores)),
     )
+
+
+def gpu_readers(cores: int) -> int:
+    """Return how many cores read for a GPU; the others assemble batches and verify shards."""
+    return max(1, min(16, cores * 3 // 4))
 
 
 def feature_header(

@@ -9,7 +9,13 @@ from typing import Any, cast
 
 import torch
 
-from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
+from pipeline.images.batches import (
+    Parallelism,
+    default_parallelism,
+    feature_header,
+    gpu_readers,
+    picture_rows,
+)
 from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork
@@ -29,8 +35,6 @@ from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.shards.writer import stored_block
 from pipeline.store.wording import counted
 from pipeline.store.workers.shipping import Ship, Shipped
-
-_GPU_READERS = 16
 
 
 @dataclass(frozen=True)
@@ -206,11 +210,11 @@ def _network(
 
 
 def _default_on_worker(recipe: Recipe, device: str) -> Parallelism:
-    """Return the default parallelism of a worker: one thread on a CPU, all cores read for a GPU."""
+    """Return the default parallelism of a worker: one thread on a CPU, most cores for a GPU."""
     usual = default_parallelism(recipe, device)
     if device_type(device) == "cpu":
         return usual
-    readers = min(_GPU_READERS, len(os.sched_getaffinity(0)))
+    readers = gpu_readers(len(os.sched_getaffinity(0)))
     return Parallelism(usual.batch_size, usual.threads, readers)
 
 

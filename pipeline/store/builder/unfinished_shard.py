@@ -263,5 +263,10 @@ class UnfinishedShard:
 
 
 def _take(source: StoredBlock | ShardFile | Journal, rows: RowNumbers) -> StoredBlock:
-    features = source.features[rows] if isinstance(source, StoredBlock) else source.read_rows(rows)
+    if isinstance(source, StoredBlock):
+        # A slice of successive rows is no copy.
+        successive = (np.diff(rows) == 1).all()
+        features = source.features[slice(rows[0], rows[-1] + 1) if successive else rows]
+    else:
+        features = source.read_rows(rows)
     return StoredBlock.of(source, rows, features)
