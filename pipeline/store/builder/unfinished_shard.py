@@ -264,7 +264,7 @@ class UnfinishedShard:
 
 def _take(source: StoredBlock | ShardFile | Journal, rows: RowNumbers) -> StoredBlock:
     if isinstance(source, StoredBlock):
-        # A slice of successive rows is no copy.
+        # Slicing successive rows copies nothing.
         successive = (np.diff(rows) == 1).all()
         features = source.features[slice(rows[0], rows[-1] + 1) if successive else rows]
     else:
