@@ -280,6 +280,9 @@ def main() -> None:
     if arguments.run:
         child(arguments)
         return
+    largest = max(BATCH_SIZES[arguments.recipe])
+    if arguments.count <= largest:
+        parser.error(f"--count needs more than a batch of {largest}: the first one is not counted")
     with tempfile.TemporaryDirectory() as folder:
         compare(arguments, Path(folder))
 
