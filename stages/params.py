@@ -231,7 +231,18 @@ def _read(file: Path, example: str = "seed: 0") -> dict[Any, Any]:
 @lru_cache(maxsize=2)
 def _parsed(text: str) -> Any:
     """Return what a text of YAML holds, which nobody changes; a command reads it several times."""
-    return yaml.safe_load(text)
+    return yaml.load(text, _Once)
+
+
+class _Once(yaml.SafeLoader):
+    """YAML in which no mapping has a key twice, as DVC requires too; yaml keeps the last one."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        if repeated := [key for key in keys if keys.count(key) > 1]:
+            problem = f"the key {repeated[0]!r} occurs more than once"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def _with_options(values: dict[Any, Any]) -> dict[Any, Any]:

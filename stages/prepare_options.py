@@ -104,6 +104,11 @@ table_options = add_options(
         metavar="NAME",
         multiple=True,
     ),
+    option(
+        "--caption-separator",
+        r"Text between several captions in a cell, such as | or \n.",
+        metavar="TEXT",
+    ),
     option("--split-column", "Column of the splits.", metavar="NAME"),
     option(
         "--id-column",

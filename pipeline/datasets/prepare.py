@@ -28,6 +28,7 @@ def prepare(
     caption_columns: str | Sequence[str] = (),
     split_column: str | None = None,
     id_column: str | None = None,
+    caption_separator: str | None = None,
     encoding: str | None = None,
     split_by_folder: bool = False,
     skip_bad: bool = False,
@@ -51,6 +52,7 @@ def prepare(
     name : str or None. Name of the dataset; None: that of the folder `out`, or "dataset".
     path_column, split_column, id_column : str or None. Columns to use; None: detected by name.
     caption_columns : str or sequence of str. Caption columns, likewise.
+    caption_separator : str or None. Text between several captions in a cell, such as "|".
     encoding : str or None. Encoding of a text file without a byte order mark; None is UTF-8.
     split_by_folder : bool. Use the first folder of a path as the split of its image.
     skip_bad : bool. Skip invalid rows, count them in the notes and list them in `out/left-out.csv`;
@@ -84,7 +86,10 @@ def prepare(
     name = name or (folder.resolve().name if folder else "dataset")
     captions = (caption_columns,) if isinstance(caption_columns, str) else tuple(caption_columns)
     options = TableOptions(
-        ColumnNames(path_column, captions, split_column, id_column), encoding, split_by_folder
+        ColumnNames(path_column, captions, split_column, id_column),
+        encoding,
+        caption_separator,
+        split_by_folder,
     )
     rejected = RejectedRows(skip_bad)
     images_folder = folder / IMAGES_FOLDER if folder else None

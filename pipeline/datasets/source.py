@@ -10,7 +10,7 @@ from pipeline.datasets.checks import DatasetError, check_caption, check_relative
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.inner_files import bytes_of, open_file
 from pipeline.store.objects.urls import shown, url_of
-from pipeline.store.schema import SchemaError, decode
+from pipeline.store.schema import SchemaError, decode_given
 
 UTF_8 = "utf-8"
 _CONVERT = "convert the file to UTF-8 first"
@@ -59,7 +59,7 @@ def read_json(path: Path, kind: type[T]) -> T:
 def parse_json(text: str, where: str, kind: type[T]) -> T:
     """Parse a JSON text from the location `where` as a `kind`."""
     try:
-        return decode(text, kind)
+        return decode_given(text, kind)
     except SchemaError as error:
         raise DatasetError(f"{where}: {error}; correct the file, or download it again") from error
 

@@ -5,8 +5,11 @@ to float and JSON lists to tuples. A dataclass, for this project's files, reject
 `msgspec.Struct`, for other people's files, ignores them.
 """
 
+import json
 import re
 import reprlib
+from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
@@ -22,6 +25,8 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 Keys = tuple[str | int, ...]
+
+_MARK = BOM_UTF8.decode()
 
 # ".name", "[3]", and "[...]" for any key of a mapping.
 _STEP = re.compile(r"\.([^.\[`]+)|\[(\d+|\.\.\.)\]")
@@ -43,6 +48,7 @@ def decode(text: str | bytes, kind: type[T]) -> T:
     """Parse a JSON text as a `kind`; NaN, numbers beyond floats and lone surrogates are invalid."""
     if not isinstance(text, str | bytes):  # such as a number in an HDF5 attribute
         raise SchemaError(f"expected a JSON text, found {reprlib.repr(text)}")
+    text = text.removeprefix(_MARK) if isinstance(text, str) else text.removeprefix(BOM_UTF8)
     try:
         value = msgspec.json.decode(text)
     except RecursionError as error:
@@ -53,6 +59,22 @@ def decode(text: str | bytes, kind: type[T]) -> T:
             f"JSON is malformed: {what.removeprefix('JSON is malformed: ')}"
         ) from error
     return value if kind is Any else convert(value, kind)
+
+
+def decode_given(text: str | bytes, kind: type[T]) -> T:
+    """Parse a user's JSON, in which no object may have a key twice; parsers keep the last one."""
+    value: Any = decode(text, Any)
+    text = text if isinstance(text, str) else text.decode()
+    # A colon for each key: a flat object without repeats, as most lines of JSON are.
+    if not isinstance(value, dict) or text.count(":") != len(value):
+        json.loads(text.removeprefix(_MARK), object_pairs_hook=_require_once)
+    return value if kind is Any else convert(value, kind)
+
+
+def _require_once(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise SchemaError(f"an object has the key {key!r} more than once")
 
 
 def decode_format(text: str | bytes, kind: type[T], name: str, *versions: int) -> T:
@@ -77,7 +99,7 @@ def decode_lines(lines: Iterable[bytes], kind: type[T]) -> Iterator[T]:
     decoder = msgspec.json.Decoder(kind)
     for number, line in enumerate(lines, start=1):
         try:
-            yield decoder.decode(line)
+            yield decoder.decode(line if number > 1 else line.removeprefix(BOM_UTF8))
         except (ValueError, RecursionError) as error:
             try:
                 decode(line, kind)

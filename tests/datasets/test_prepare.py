@@ -35,7 +35,7 @@ def images(tmp_path: Path) -> Path:
         ("c.csv", b"path,caption\n{root}/a.jpg,x\n", "", "absolute paths made relative: 1"),
         ("c.csv", b"path,caption\nimages/a.jpg,x\n", "", 'cut from paths: {"images/": 1}'),
         ("c.csv", b"path,caption\na.jpg,x\nz.jpg,x\n", "--skip-bad", '"image not found": 1'),
-        ("c.csv", b"path,caption\na.jpg,x\na.jpg,x\n", "", "duplicate lines left out: 1"),
+        ("c.csv", b"path,caption\na.jpg,x\na.jpg,x\n", "", "equal to others of their image: 1"),
     ],
 )
 def test_notes_are_logged(

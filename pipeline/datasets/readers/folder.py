@@ -36,9 +36,9 @@ def read_folder(
     """Read a table of paths and captions, or a folder of images without one.
 
     Rows with the same path are one image, in order of first appearance; its id is the path unless
-    an id is specified. Rows that repeat a path with its caption are skipped. Without splits, images
-    are split 80/10/10 into train, val and test by the hash of their id. The notes record what was
-    detected, changed or skipped.
+    an id is specified. Equal captions of an image are all kept. Without splits, images are split
+    80/10/10 into train, val and test by the hash of their id. The notes record what was detected,
+    changed or skipped.
 
     Parameters
     ----------

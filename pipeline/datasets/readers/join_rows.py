@@ -48,7 +48,7 @@ def manifest_of_tables(
     If images are stored in the tables, the folder of `images` is the root.
     """
     unit = description.media.removesuffix("s")
-    reader = RowReader(options.columns, rejected, images)
+    reader = RowReader(options.columns, rejected, images, options.caption_separator)
     opened: list[Table] = []
 
     def read() -> Iterator[Row]:
@@ -128,6 +128,7 @@ def _notes_of(tables: Iterable[Table], reader: RowReader) -> dict[str, Any]:
         "members_ignored": dict(sorted(members.items())),
         "columns_recognised": reader.recognised,
         "empty_caption_cells": reader.empty_cells,
+        "caption_cells_split": reader.split_cells,
     }
     return {key: value for key, value in notes.items() if value}
 

@@ -11,8 +11,6 @@ from pipeline.datasets.readers.tables.table import RejectedRows, RowFault
 from pipeline.datasets.source import one_line
 from pipeline.store.inner_files import name_of
 
-_MANY = 32
-
 
 @dataclass(slots=True)
 class JoinedImage:
@@ -23,20 +21,6 @@ class JoinedImage:
     where: str
     captions: list[str] = field(default_factory=list)
     metadata: Metadata = field(default_factory=dict)
-    caption_set: set[str] | None = None
-
-    def has(self, caption: str) -> bool:
-        """Return whether the image has a caption; a set is built once there are many."""
-        if len(self.captions) < _MANY:
-            return caption in self.captions
-        if self.caption_set is None:
-            self.caption_set = set(self.captions)
-        return caption in self.caption_set
-
-    def add(self, captions: list[str]) -> None:
-        self.captions += captions
-        if self.caption_set is not None:
-            self.caption_set.update(captions)
 
 
 class JoinedImages:
@@ -53,7 +37,7 @@ class JoinedImages:
         self._split_by_folder = split_by_folder
         self._path_of: dict[str, str] = {}
         self._first: Row | None = None
-        self._mended = self._repeated = 0
+        self._mended = 0
 
     def add(self, row: Row) -> None:
         """Add a row; raise `RowFault` without adding anything if it is invalid."""
@@ -69,12 +53,12 @@ class JoinedImages:
                 raise RowFault(
                     f"another {what}", f"{self._unit} {path!r} {reason}; an entry has one {what}"
                 )
-        lines = self._lines(row, image)
+        lines = self._lines(row)
         if lines:
             self._first = self._first or row
             self.images[path] = image
             self._path_of[image_id] = path
-            image.add(lines)
+            image.captions += lines
         for name, value in row.metadata.items():
             if image.metadata.setdefault(name, value) != value:
                 self.varying.add(name)
@@ -83,21 +67,21 @@ class JoinedImages:
         """Return what was changed, without zeros."""
         notes = {
             "captions_with_blanks_cut_or_lines_joined": self._mended,
-            "duplicate_lines_left_out": self._repeated,
+            "captions_equal_to_others_of_their_image": sum(
+                len(image.captions) - len(set(image.captions)) for image in self.images.values()
+            ),
             "split_by_folder": self._split_by_folder,
         }
         return {key: value for key, value in notes.items() if value}
 
-    def _lines(self, row: Row, image: JoinedImage) -> list[str]:
-        """Return the captions of a row that the image does not have yet."""
+    def _lines(self, row: Row) -> list[str]:
+        """Return the valid captions of a row as lines; equal ones of annotators are all kept."""
         lines = []
         for text in row.captions:
             line = one_line(text)
             if reason := check_caption(line):
                 error = RowFault("unusable caption", f"the caption {reason}")
                 self._rejected.add(row.table, row.number, error, row.path)
-            elif image.has(line):
-                self._repeated += 1
             else:
                 self._mended += line != text
                 lines.append(line)

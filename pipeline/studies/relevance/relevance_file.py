@@ -13,7 +13,7 @@ from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.measures import DIRECTIONS
 from pipeline.retrieval.search import SideName
 from pipeline.store.packed import TextIndex
-from pipeline.store.schema import SchemaError, decode, decode_lines
+from pipeline.store.schema import SchemaError, decode_given, decode_lines
 from pipeline.studies import StudyError
 
 Grades = Mapping[str, Mapping[str, float]]
@@ -55,7 +55,7 @@ def read_relevance(path: str | Path) -> dict[str, dict[str, float]]:
             lines = decode_lines(data.splitlines(), _Line)
             pairs = [(str(line.query), str(line.item), line.grade) for line in lines]
         else:
-            by_query = decode(data, dict[str, list[_Id] | dict[str, float]])
+            by_query = decode_given(data, dict[str, list[_Id] | dict[str, float]])
             pairs = [
                 (query, str(item), of[str(item)] if isinstance(of, dict) else 1.0)
                 for query, of in by_query.items()

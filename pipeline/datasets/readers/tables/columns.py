@@ -1,6 +1,7 @@
 """Identification of the columns of a table: detected by name, or specified by the user."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -63,6 +64,11 @@ class Columns:
 
 def find_columns(header: Sequence[str], stated: ColumnNames) -> Columns:
     """Identify the columns by name; a missing or ambiguous one is a `RowFault` with candidates."""
+    counts = Counter(name.strip().lower() for name in header)
+    if repeated := [name for name, count in counts.items() if count > 1]:
+        raise RowFault(
+            "columns", f"found {_quoted(repeated)} more than once; expected different columns"
+        )
     path = _one("path", header, stated.path)
     if path is None:
         raise _missing("path", header)

@@ -54,8 +54,6 @@ def _of_dataset(dataset: Any, name: str, stated: ColumnNames, split: str | None)
 
 def _of_frame(frame: Any, stated: ColumnNames) -> Table:
     names = [str(column) for column in frame.columns]
-    if len(set(names)) != len(names):
-        raise DatasetError(f"the DataFrame has repeated columns: {', '.join(names)}")
     _others(names, "the DataFrame", stated)
     columns = [frame.iloc[:, index].astype(object) for index in range(len(names))]
     values = (column.where(column.notna(), None) for column in columns)
@@ -87,4 +85,4 @@ def _of_mappings(records: Iterable[Any]) -> Iterator[tuple[int, Mapping[str, Any
             reason = f"a mapping of columns was expected, found {type(record).__name__}"
             yield number, RowFault("malformed record", reason)
         else:
-            yield number, {key: value for key, value in record.items() if value is not None}
+            yield number, record

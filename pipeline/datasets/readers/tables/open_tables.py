@@ -31,6 +31,7 @@ class TableOptions:
 
     columns: ColumnNames = field(default_factory=ColumnNames)
     encoding: str | None = None  # without a byte order mark; None is UTF-8
+    caption_separator: str | None = None  # between the captions of a cell
     split_by_folder: bool = False  # use the first folder of a path as the split of its image
 
 

@@ -6,14 +6,12 @@ from typing import Any, NamedTuple
 
 from pipeline.datasets.manifest import Metadata
 from pipeline.datasets.metadata import value_of
+from pipeline.datasets.readers.tables.caption_cells import texts_of
 from pipeline.datasets.readers.tables.columns import ColumnNames, Columns, find_columns
 from pipeline.datasets.readers.tables.stored_images import StoredImages
 from pipeline.datasets.readers.tables.table import RejectedRows, RowFault, Table
 from pipeline.datasets.readers.tables.unpacked import is_file
-from pipeline.store.schema import SchemaError, decode
-
-# Cells of these columns may contain several captions, as a JSON list.
-_PLURALS = ("captions", "texts", "sentences", "descriptions")
+from pipeline.store.schema import SchemaError
 
 
 class Row(NamedTuple):
@@ -32,14 +30,21 @@ class RowReader:
     """Converts records to rows, and collects notes on their columns."""
 
     def __init__(
-        self, names: ColumnNames, rejected: RejectedRows, images: StoredImages | None
+        self,
+        names: ColumnNames,
+        rejected: RejectedRows,
+        images: StoredImages | None,
+        separator: str | None = None,
     ) -> None:
         """Prepare for tables; `images` None: images stored as bytes are invalid."""
         self._names, self._rejected, self._images = names, rejected, images
+        # A shell passes a line break as two characters.
+        self._separator = separator and separator.replace("\\n", "\n")
         self._columns: dict[tuple[str, ...], Columns] = {}
         self.ignored: set[str] = set()  # columns whose values cannot be metadata
         self.recognised: dict[str, list[str]] = {}  # columns with non-standard names, by meaning
         self.empty_cells = 0  # among several caption columns
+        self.split_cells = 0  # texts that hold several captions
         # Whether images are stored in the records; None before the first.
         self.images_inside: bool | None = None
 
@@ -57,8 +62,7 @@ class RowReader:
             yield row
 
     def _row(self, table: Table, number: int, record: Mapping[str, Any]) -> Row:
-        keys = tuple(record)
-        columns = self._columns.get(keys) or self._find(keys)
+        columns = self._columns_of(record)
         path = self._path(table, number, columns.path, record[columns.path])
         captions = self._captions(columns.captions, record) or [""]
         split = _scalar(record[columns.split], columns.split) if columns.split else None
@@ -68,14 +72,19 @@ class RowReader:
 
     def _captions(self, columns: tuple[str, ...], record: Mapping[str, Any]) -> list[str]:
         if len(columns) == 1:
-            name, value = columns[0], record[columns[0]]
-            if name in _PLURALS and isinstance(value, str) and value.lstrip().startswith("["):
-                return _json_list(value, name)
-            return _texts(value, name)
-        texts = [text for name in columns for text in _texts(record[name], name) or [""]]
+            return self._texts(record[columns[0]], columns[0])
+        texts = [text for name in columns for text in self._texts(record[name], name) or [""]]
         captions = [text for text in texts if text.strip()]
         self.empty_cells += len(texts) - len(captions)
         return captions
+
+    def _texts(self, value: Any, name: str) -> list[str]:
+        if self._separator and isinstance(value, str):
+            texts = [text for text in value.split(self._separator) if text.strip()]
+        else:
+            texts = texts_of(value, name)
+        self.split_cells += isinstance(value, str) and texts != [value]
+        return texts
 
     def _metadata(self, columns: Columns, record: Mapping[str, Any]) -> Metadata:
         """Return the non-empty values of the other columns."""
@@ -89,6 +98,17 @@ class RowReader:
             if value is not None:
                 values[name] = value
         return values
+
+    def _columns_of(self, record: Mapping[str, Any]) -> Columns:
+        """Identify the columns of a record, of those with a value if all of them are ambiguous."""
+        keys = tuple(record)
+        try:
+            return self._columns.get(keys) or self._find(keys)
+        except RowFault:
+            keys = tuple(key for key, value in record.items() if value is not None)
+            if len(keys) == len(record):
+                raise
+            return self._columns.get(keys) or self._find(keys)
 
     def _find(self, keys: tuple[str, ...]) -> Columns:
         columns = self._columns[keys] = find_columns(keys, self._names)
@@ -136,29 +156,6 @@ def _path_and_bytes(value: Any) -> tuple[str, None] | tuple[str | None, bytes]:
         "unusable path",
         f"a path, or the bytes of an image file, was expected, found {type(value).__name__}",
     )
-
-
-def _texts(value: Any, name: str) -> list[str]:
-    """Return the captions of a cell: none, one, or a list."""
-    if isinstance(value, str):
-        return [value]
-    if value is None or (isinstance(value, float) and value != value):
-        return []
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if not isinstance(value, list | tuple):
-        raise RowFault("unusable caption", f"{name}: Expected `str`, found {value!r:.60}")
-    for k, text in enumerate(value):
-        if not isinstance(text, str):
-            raise RowFault("unusable caption", f"{name}[{k}]: Expected `str`, found {text!r:.60}")
-    return list(value)
-
-
-def _json_list(text: str, name: str) -> list[str]:
-    try:
-        return decode(text, list[str])
-    except SchemaError as error:
-        raise RowFault("unusable caption", f"{name}: a JSON list was expected: {error}") from None
 
 
 def _scalar(value: Any, name: str) -> str | None:

@@ -6,7 +6,7 @@ import tarfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from pipeline.datasets.readers.tables.table import RowFault, Table
 from pipeline.datasets.readers.tables.unpacked import MAX_BYTES
 from pipeline.store.inner_files import name_of, open_file
 from pipeline.store.objects.urls import shown
-from pipeline.store.schema import SchemaError, decode
+from pipeline.store.schema import SchemaError, decode_given
 
 SUFFIX = ".tar"
 
@@ -33,17 +33,18 @@ class _Sample:
 
     image: str | None = None
     text: str | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] | None = None
     error: RowFault | None = None
 
     @property
     def values(self) -> dict[str, Any]:
-        """The record; text takes precedence over a caption in the metadata."""
-        values = {key: value for key, value in self.metadata.items() if value is not None}
-        if self.text is not None:
+        """The record; a text that is not blank takes precedence over a caption in the metadata."""
+        values = {**(self.metadata or {}), "path": self.image}
+        text = self.text
+        if text is not None and (text.strip() or not {"caption", "captions"} & values.keys()):
             values.pop("captions", None)
-            values["caption"] = self.text
-        return {**values, "path": self.image}
+            values["caption"] = text
+        return values
 
 
 def expand_braces(pattern: Path) -> list[Path]:
@@ -97,6 +98,7 @@ def _records(
 ) -> Iterator[tuple[int, Mapping[str, Any] | RowFault]]:
     samples: dict[str, _Sample] = {}
     ignored: Counter[str] = Counter()
+    dotted: dict[str, set[str]] = {}  # suffixes after the last dot, by what precedes it
     with _opened(path) as shard:
         for member in _members(shard):
             name = PurePosixPath(member.name)
@@ -104,6 +106,7 @@ def _records(
             suffix = f".{suffix.lower()}"
             if suffix not in (*image_files.SUFFIXES, *_TEXTS, ".json"):
                 ignored[suffix] += 1
+                dotted.setdefault(str(name.with_suffix("")), set()).add(name.suffix.lower())
                 continue
             sample = samples.setdefault(str(name.parent / stem), _Sample())
             try:
@@ -116,6 +119,10 @@ def _records(
         if sample.error is None and sample.image is None:
             sample.error = RowFault("no image", f"the sample {key!r} has no image", key)
         yield number, sample.error or sample.values
+    for number, (key, suffixes) in enumerate(dotted.items(), start=len(samples) + 1):
+        if suffixes & image_files.SUFFIXES and suffixes & {*_TEXTS, ".json"}:
+            reason = f"{key!r} has a dot, at which the name of a sample ends; rename its members"
+            yield number, RowFault("dot in a name", reason, key)
 
 
 @contextmanager
@@ -169,9 +176,11 @@ def _add(
         return
     try:
         text = _stream(shard, member, _MAX_TEXT_BYTES).read().decode("utf-8-sig")
-        value = None if suffix != ".json" else decode(text, Any)
+        value = None if suffix != ".json" else decode_given(text, Any)
     except (UnicodeDecodeError, SchemaError) as error:
         raise RowFault("malformed member", f"{name!r}: {error}", name) from error
+    if (sample.text if suffix != ".json" else sample.metadata) is not None:
+        raise RowFault("several captions", f"{name!r} is the second of its sample", name)
     if suffix != ".json":
         sample.text = text
     else:

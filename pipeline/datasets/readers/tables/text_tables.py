@@ -15,7 +15,7 @@ from pipeline.datasets.readers.tables.table import RowFault, Table
 from pipeline.datasets.source import UTF_8, parse_json, read_lines, read_text
 from pipeline.store.inner_files import open_file
 from pipeline.store.objects.urls import shown
-from pipeline.store.schema import SchemaError, decode
+from pipeline.store.schema import SchemaError, decode_given
 
 DELIMITED_SUFFIXES = (".csv", ".tsv", ".tab", ".psv", ".txt")
 LINES_SUFFIXES = (".jsonl", ".ndjson")
@@ -55,7 +55,7 @@ def read_delimited(path: Path, check_columns: CheckColumns, encoding: str | None
 
 
 def read_json_lines(path: Path, encoding: str | None = None) -> Table:
-    """Return the objects of a file with one per line, without keys whose value is null."""
+    """Return the objects of a file with one per line."""
     encoding = _encoding_of(path, encoding)
     records = _records_of_lines(read_lines(path, encoding, _REMEDY))
     return Table(shown(path), "line", records, notes=_noted(encoding))
@@ -115,11 +115,6 @@ def _header(
             if len(columns) > len(most) or most == [""]:
                 most, reason = columns, str(error)
             continue
-        if repeated := sorted({c for c in columns if columns.count(c) > 1}):
-            raise DatasetError(
-                f"{where}: the header has {', '.join(map(repr, repeated))} more than once; "
-                "expected different columns"
-            )
         return separator, columns
     raise DatasetError(
         f"{where}: the header is {','.join(most)!r}: {reason}; the first line must name the "
@@ -161,7 +156,7 @@ def _records_of_lines(
         if not line.strip():
             continue
         try:
-            yield number, _object(decode(line, dict[str, Any]))
+            yield number, _object(decode_given(line, dict[str, Any]))
         except SchemaError as error:
             yield number, RowFault("malformed line", str(error))
 
@@ -169,7 +164,7 @@ def _records_of_lines(
 def _object(value: Any) -> Mapping[str, Any] | RowFault:
     if not isinstance(value, dict):
         return RowFault("malformed entry", f"an object was expected, found {value!r:.60}")
-    return {key: item for key, item in value.items() if item is not None}
+    return value
 
 
 def _transposed(path: Path, value: dict[str, Any]) -> list[dict[str, Any]]:

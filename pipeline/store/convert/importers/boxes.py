@@ -14,7 +14,7 @@ import numpy as np
 
 from pipeline.store.convert.importers.source import require_unbroken_groups
 from pipeline.store.files import require_held
-from pipeline.store.schema import decode
+from pipeline.store.schema import decode_given
 from pipeline.store.shards.format import ShardError
 
 Boxes = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -156,7 +156,7 @@ class _Result(msgspec.Struct):
 
 def _json(path: Path) -> Iterator[_Table]:
     try:
-        results = decode(path.read_text(encoding="utf-8-sig"), list[_Result])
+        results = decode_given(path.read_bytes(), list[_Result])
     except ValueError as error:
         raise ShardError(
             f'{path} is not a list of results ({error}); expected {{"image_id", "bbox": [x, y, '

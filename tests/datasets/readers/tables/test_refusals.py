@@ -6,6 +6,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -20,13 +23,13 @@ HEAD = "path,caption\n"
 SPLIT = "path,caption,split\n"
 CSV = [
     ("a.jpg,x\n", r"captions.csv, line 1: the header is 'a.jpg,x': no column of paths"),
-    ("path,caption,path\n", "line 1: the header has 'path' more than once"),
+    ("path,caption,path\n", "line 1: .*: found 'path' more than once"),
     (HEAD + "a.jpg,x\na.jpg,x, y\n", "line 3: 3 fields found, 2 expected.* comma need"),
     ("path;caption\na.jpg;x; y\n", "line 2: 3 fields found, 2 expected.* semicolon need"),
     (HEAD + 'a.jpg,x\na.jpg,"x\n\n', "line 3: this is not CSV"),
     (HEAD + "a.jpg, \n", "line 2: the caption is empty"),
     ("path,caption1,caption2\na.jpg,,\n", "line 2: the caption is empty"),
-    ("path,captions\na.jpg,\"['x', 'y']\"\n", "line 2: captions: a JSON list was expected"),
+    (HEAD + "a.jpg,\"['x' ... 'y']\"\n", r"line 2: caption: .* is like a list of texts, but not"),
     (HEAD + ",x\n", "line 2: image path '' is empty"),
     (HEAD + "../a.jpg,x\n", "line 2: .*leaves the image root"),
     (HEAD + "..\\a.jpg,x\n", "line 2: .*leaves the image root"),
@@ -51,7 +54,10 @@ JSON_LINES = [
     ('{"path": "a.jpg", "caption": "x", "captions": []}', "line 2: found 'caption' and 'captions'"),
     ('{"path": "a.jpg", "captions": [], "split": "val"}', "line 2: the caption is empty"),
     ('{"path": "a.jpg", "captions": [1]}', r"line 2: captions\[0\]: Expected `str`"),
-    ('{"path": "a.jpg", "caption": null}', "line 2: no column of captions"),
+    ('{"path": "a.jpg", "caption": null, "split": "val"}', "line 2: the caption is empty"),
+    ('{"path": null, "caption": "x"}', "line 2: the path is missing"),
+    ('{"path": "a.jpg", "caption": "x", "caption": "y"}', "line 2: .* 'caption' more than once"),
+    ('{"path": "a.jpg", "Caption": "x", "caption": "y"}', "line 2: .* 'caption' more than once"),
     (
         '{"path": "a.jpg", "caption": "\\ud800", "split": "val"}',
         "line 2: JSON is malformed: .*surrogate pair",
@@ -130,6 +136,19 @@ def test_what_is_refused(
 def test_columns_that_are_not_understood(names: str, stated: Any, message: str) -> None:
     with pytest.raises(RowFault, match=message):
         find_columns(names.split(","), ColumnNames(**stated))
+
+
+def test_columns_that_occur_twice_in_other_formats(read: Read, root: Path) -> None:
+    columns = [["a.jpg"], ["x"], ["y"]]
+    names = ["path", "caption", "caption"]
+    frame = pd.DataFrame([[item for (item,) in columns]], columns=names)
+    table = pa.Table.from_arrays([pa.array(column) for column in columns], names=names)
+    pq.write_table(table, file := BytesIO())
+    for source in (("c.parquet", file.getvalue()), ("c.json", '{"path": ["a"], "path": ["b"]}')):
+        with pytest.raises(DatasetError, match="more than once"):
+            read(*source)
+    with pytest.raises(DatasetError, match="'caption' more than once"):
+        prepare(frame, root=root)
 
 
 def test_a_missing_file_and_other_counts(tmp_path: Path, root: Path, read: Read) -> None:

@@ -1,9 +1,12 @@
 """Tables in text files: separators, encodings, columns and paths in the variants that exist."""
 
+import csv
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pipeline.datasets.manifest import Manifest
@@ -150,16 +153,40 @@ def test_backslashes(read: Read) -> None:
     assert manifest.notes["paths_with_backslashes"] is True
 
 
-def test_duplicate_lines(read: Read) -> None:
+def test_equal_captions_are_kept(read: Read) -> None:
+    # Two annotators write the same sentence, in Flickr8k ten times.
     manifest = read("c.csv", "path,caption\na.jpg,x\na.jpg,y\n./a.jpg, x \nin/b.jpg,x\na.jpg,x\n")
-    assert captions(manifest) == [("x", "y"), ("x",)]
-    assert manifest.notes["duplicate_lines_left_out"] == 2
-    assert "captions_with_blanks_cut_or_lines_joined" not in manifest.notes
-    # Within one list they are what somebody wrote down, as two annotators of COCO do.
+    assert captions(manifest) == [("x", "y", "x", "x"), ("x",)]
+    assert manifest.notes["captions_equal_to_others_of_their_image"] == 2
     assert captions(read("c.jsonl", '{"path": "a.jpg", "captions": ["x", "x"]}\n')) == [("x", "x")]
-    many = [f"caption {n % 100}" for n in range(1000)]
-    manifest = read("c.csv", "path,caption\n" + "".join(f"a.jpg,{text}\n" for text in many))
-    assert manifest.entries[0].captions == tuple(many[:100])
+
+
+TEXTS = ["Two men, in 'green'.", 'Dog\'s "0", ü\\.', "A [b] (c)."]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *(write(TEXTS) for write in (json.dumps, repr)),
+        *(str(kind(TEXTS)) for kind in (tuple, np.array)),
+        *(repr(np.array(TEXTS, dtype)) for dtype in (str, object)),
+        repr(list(np.array(TEXTS))),
+        "{" + ",".join(map(json.dumps, TEXTS)) + "}",
+    ],
+)
+def test_lists_in_a_cell(read: Read, cell: str) -> None:
+    file = StringIO()
+    csv.writer(file).writerows([("path", "caption"), ("a.jpg", cell), ("c d.jpg", "[music]")])
+    manifest = read("c.csv", file.getvalue())
+    assert captions(manifest) == [tuple(TEXTS), ("[music]",)]
+    assert manifest.notes["caption_cells_split"] == 1
+
+
+@pytest.mark.parametrize(("given", "mark"), [("|", " | "), ("\\n", "\n"), ("\n", "\n")])
+def test_captions_joined_by_a_separator(read: Read, given: str, mark: str) -> None:
+    data = f'path,caption\na.jpg,"one, two{mark}[three]{mark}"\n'
+    manifest = read("c.csv", data, caption_separator=given)
+    assert captions(manifest) == [("one, two", "[three]")]
 
 
 def test_splits_of_hashes_and_folders(root: Path, read: Read) -> None:

@@ -1,0 +1,61 @@
+"""The captions of a cell: a text, a list, or a list that a program has written as a text."""
+
+import ast
+import re
+from typing import Any
+
+from pipeline.datasets.readers.tables.table import RowFault
+from pipeline.store.schema import SchemaError, decode
+
+_QUOTED = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+_ITEM = rf"(?:np\.str_\({_QUOTED}\)|{_QUOTED})"
+# As Python, numpy and PostgreSQL print lists: items between commas, or between blanks alone.
+_PRINTED = re.compile(
+    rf"(?:array\()?([\[({{]\s*{_ITEM}(?:(?:\s*,\s*|\s+){_ITEM})*\s*,?\s*[\])}}])"
+    r"(?:(?:,\s*dtype=.*)?\))?",
+    re.DOTALL,
+)
+_TEXTS = re.compile(_QUOTED, re.DOTALL)
+# "[music]" is a caption; a quote after the bracket or a comma is a sign of a list.
+_LIKE_A_LIST = re.compile(r"""(?:array\()?[\[{]\s*(?:\w{0,3}['"]|.*,)""", re.DOTALL)
+
+
+def texts_of(value: Any, name: str) -> list[str]:
+    """Return the captions of a cell of the column `name`: none, one, or a list."""
+    if isinstance(value, str):
+        value = _written(value, name)
+    if value is None or (isinstance(value, float) and value != value):
+        return []
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if not isinstance(value, list | tuple):
+        raise RowFault("unusable caption", f"{name}: Expected `str`, found {value!r:.60}")
+    for k, text in enumerate(value):
+        if not isinstance(text, str):
+            raise RowFault("unusable caption", f"{name}[{k}]: Expected `str`, found {text!r:.60}")
+    return list(value)
+
+
+def _written(text: str, name: str) -> Any:
+    """Return the value of JSON, or of a printed list; else the text as the only item."""
+    cell = text.strip()
+    if cell[:1] not in tuple("[({a") or cell[-1:] not in tuple("])}"):
+        return [text]
+    try:
+        return decode(cell, Any)
+    except SchemaError:
+        pass
+    if printed := _PRINTED.fullmatch(cell):
+        try:
+            texts = [ast.literal_eval(item) for item in _TEXTS.findall(printed[1])]
+        except (SyntaxError, ValueError):
+            texts = []
+        if len(texts) > 1 or (texts and cell[0] in "[a"):
+            return texts
+    if _LIKE_A_LIST.match(cell):
+        raise RowFault(
+            "unusable caption",
+            f"{name}: {cell!r:.60} is like a list of texts, but not in the form of JSON, Python or "
+            "numpy; write it as JSON",
+        )
+    return [text]
