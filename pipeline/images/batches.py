@@ -160,9 +160,7 @@ def _compute(
     readable = [windows for s in samples if (windows := s.windows) is not None]
     several = [np.empty((0, *recipe.shape), np.float32) for recipe in network.recipes]
     if readable:
-        shape = (size, *readable[0].shape)
-        # In memory from which a GPU copies by itself: one copy less of all windows.
-        batch = torch.zeros(shape, dtype=torch.uint8, pin_memory=network.device.type == "cuda")
+        batch = torch.zeros((size, *readable[0].shape), dtype=torch.uint8)
         np.stack(readable, out=batch.numpy()[: len(readable)])
         with watch.timing(FORWARD):
             # Converted here, since numpy takes 20 times as long to make float16.

@@ -28,6 +28,7 @@ from pipeline.store.builder.unfinished_shard import (
     REUSABLE,
     STORED,
     FinishedShard,
+    Inspect,
     States,
     UnfinishedShard,
     finished_shard,
@@ -87,6 +88,7 @@ class ShardBuild:
         inputs: object = None,  # JSON; unfinished work on other inputs is not resumed
         add: bool | None = None,  # append missing ids; None: errors do not offer to add
         update: bool = False,  # replace other rows, move other features aside: see `reuse`
+        inspect: Inspect = ShardFile.inspect,  # verifies what was written
     ) -> None:
         """Plan the shards; the file system is untouched until the context is entered."""
         require_local(out)
@@ -106,7 +108,7 @@ class ShardBuild:
         self.header: FeatureHeader = header
         self._inputs = inputs
         self._options = (rows_per_shard, compress, add, update)
-        self._update = update
+        self._update, self._inspect = update, inspect
         self.damaged: list[str] = []  # corrupt files that will be recomputed
         self.moved: list[str] = []  # log lines on folders that an update has moved
         self.published: FeatureIndex | None = None  # valid index of the output on entry
@@ -411,7 +413,7 @@ class ShardBuild:
     def _assembled(self, shard: UnfinishedShard) -> FinishedShard:
         with self._watch.timing(WRITE):
             try:
-                return shard.finish()
+                return shard.finish(self._inspect)
             except BaseException:
                 shard.flush()
                 raise

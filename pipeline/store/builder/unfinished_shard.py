@@ -8,7 +8,7 @@ on file systems without locks.
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -40,6 +40,9 @@ PENDING, REUSABLE, STORED = range(3)
 
 States = npt.NDArray[np.uint8]
 
+Inspect = Callable[[ShardFile, int], ShardEntry]
+"""Verifies every byte of a shard with this first row, and returns its index entry."""
+
 # Rows are flushed to the journal when the oldest has waited this long, or at this many bytes, which
 # a shard of the default size reaches when it is complete.
 FLUSH_SECONDS = 20.0
@@ -62,13 +65,17 @@ class FinishedShard:
 
 
 def finished_shard(
-    path: Path, header: FeatureHeader, ids: Sequence[str], first_row: int
+    path: Path,
+    header: FeatureHeader,
+    ids: Sequence[str],
+    first_row: int,
+    inspect: Inspect = ShardFile.inspect,
 ) -> FinishedShard:
     """Verify every byte of a shard, and that it has exactly these rows and this recipe."""
     file = ShardFile(path)
     file.require(header, ids)
     created_by = str(file.attributes.get("created_by", "unknown"))
-    return FinishedShard(path, file.inspect(first_row), created_by)
+    return FinishedShard(path, inspect(file, first_row), created_by)
 
 
 def shard_folder(work: Path, shard: int) -> Path:
@@ -172,13 +179,13 @@ class UnfinishedShard:
             self.state[rows[self.state[rows] == PENDING]] = STORED
         return damaged
 
-    def finish(self) -> FinishedShard:
+    def finish(self, inspect: Inspect = ShardFile.inspect) -> FinishedShard:
         """Assemble the shard from older shards, journals and the buffer, and verify it."""
         write_shard(
             self.path, self.header, self.ids, self._blocks(), self.number, self._shards,
             self.compress,
         )  # fmt: skip
-        return finished_shard(self.path, self.header, self.ids, self.first_row)
+        return finished_shard(self.path, self.header, self.ids, self.first_row, inspect)
 
     def finished_before(self) -> FinishedShard | None:
         """Return the shard if a lost worker has finished it."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.current.row_stamps import store_stamps, unchanged_rows
 from pipeline.store.jobs.feature_source import FeatureSource
+from pipeline.store.jobs.inspecting_processes import InspectingProcesses
 from pipeline.store.jobs.object_shards import make_object_shards
 from pipeline.store.jobs.options import Storage
 from pipeline.store.jobs.origins import Origin, missing_files, require_folder
@@ -21,6 +22,7 @@ from pipeline.store.progress import QUIET, Monitor, Stopwatch
 from pipeline.store.shards.format import MISSING, OK, FeatureHeader, RowBlock
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.shards.plan import Span, runs
+from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.wording import counted
 from pipeline.store.workers.place import Place
@@ -126,6 +128,7 @@ def open_build(source: FeatureSource, origin: Origin, out: Path, storage: Storag
         origin.digest(),
         storage.add,
         storage.update,
+        InspectingProcesses() if source.gpu else ShardFile.inspect,
     )
 
 

@@ -1,0 +1,50 @@
+"""Shards that child processes verify are those that this process verifies."""
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.store.builder.feature_build import ShardBuild
+from pipeline.store.errors import PipelineError
+from pipeline.store.jobs.inspecting_processes import InspectingProcesses
+from pipeline.store.shards.format import OK, UNREADABLE, DamagedShard, RowBlock
+from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.shards.reader import ShardFile
+from tests.store.shards.factories import header
+
+
+def built(out: Path, inspect: InspectingProcesses | None = None) -> FeatureIndex:
+    ids = ["a", "b\n", "ü", "d", "e"]
+    block = RowBlock(
+        np.arange(5 * 4, dtype=np.float32).reshape(5, 2, 2),
+        np.array([OK, OK, UNREADABLE, OK, OK], np.uint8),
+        ("", "", "no image", "", ""),
+    )
+    given = {} if inspect is None else {"inspect": inspect}
+    with ShardBuild(out, header(row_shape=(2, 2)), ids, 5, **given) as build:  # type: ignore[arg-type]
+        return build.fill(lambda spans, watch: iter([(0, block)]))
+
+
+def test_the_index_is_the_same(tmp_path: Path) -> None:
+    assert built(tmp_path / "there", InspectingProcesses()) == built(tmp_path / "here")
+
+
+def test_a_damaged_shard_and_a_killed_child_are_named(tmp_path: Path) -> None:
+    built(tmp_path / "set")
+    path = next((tmp_path / "set").glob("shard-*"))
+    shard, inspect = ShardFile(path), InspectingProcesses()
+    assert inspect(shard, 0) == shard.inspect(0)
+    data = bytearray(path.read_bytes())
+    at = data.index(np.float32(19).tobytes())
+    path.write_bytes(data[:at] + np.float32(18).tobytes() + data[at + 4 :])
+    with pytest.raises(DamagedShard, match="row 4, id 'e', is corrupt"):
+        inspect(shard, 0)
+    with inspect._children.one() as child:
+        os.kill(child._process.pid, signal.SIGKILL)
+    with pytest.raises(PipelineError, match=r"status -9 while it read .*shard-00000"):
+        inspect(shard, 0)
+    path.write_bytes(data)
+    assert inspect(shard, 0) == ShardFile(path).inspect(0)
