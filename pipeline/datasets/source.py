@@ -10,6 +10,7 @@ from pipeline.datasets.checks import DatasetError, check_caption, check_relative
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.inner_files import bytes_of, open_file
 from pipeline.store.objects.urls import shown, url_of
+from pipeline.store.own_files import require_downloaded
 from pipeline.store.schema import SchemaError, decode_given
 
 UTF_8 = "utf-8"
@@ -26,6 +27,7 @@ def read_lines(
     Lines end with a line feed, a carriage return, or both. `remedy` ends the message about a file
     in another encoding.
     """
+    require_downloaded(path, DatasetError)
     try:
         marked = "utf-8-sig" if encoding == UTF_8 else encoding
         with TextIOWrapper(open_file(path), encoding=marked) as stream:

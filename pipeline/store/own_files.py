@@ -7,7 +7,7 @@ bit ends in an OSError, KeyError, TypeError, AttributeError or MemoryError, by i
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.store.errors import FileReadError, PipelineError
@@ -17,8 +17,25 @@ from pipeline.store.objects.urls import url_of
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 
 
+# Git LFS leaves a text of three lines in place of a file that it has not downloaded.
+_POINTER = b"version https://git-lfs.github.com/spec/"
+NOT_DOWNLOADED = "a pointer of Git LFS in place of the file; run `git lfs pull`"
+
+
 class DamagedFile(PipelineError):
     """A file of this project is missing, corrupt, or of another format."""
+
+
+def is_pointer(data: bytes) -> bool:
+    """Return whether a file that begins with `data` is a pointer of Git LFS."""
+    return data.startswith(_POINTER)
+
+
+def require_downloaded(path: Path, error: type[PipelineError]) -> None:
+    """Raise `error` if a local file is a pointer of Git LFS."""
+    with suppress(OSError), path.open("rb") as stream:
+        if is_pointer(stream.read(len(_POINTER))):
+            raise error(f"{path} is {NOT_DOWNLOADED}")
 
 
 @contextmanager
@@ -46,6 +63,7 @@ def reading(
                 f"{path} cannot be read ({os.strerror(cause.errno)}); check its permissions and "
                 "the disk; nothing was changed"
             ) from cause
+        require_downloaded(path, error)
         raise error(f"{path} is damaged or not {what} ({reason_of(cause)}); {remedy}") from cause
 
 

@@ -23,7 +23,7 @@ from pipeline.retrieval.similarity import Vectors, unit_rows
 from pipeline.store.errors import WrongUsage
 from pipeline.store.files import write_json
 from pipeline.store.own_files import reading
-from pipeline.store.schema import decode_given
+from pipeline.store.schema import decode
 from pipeline.store.wording import markdown_table
 from pipeline.studies.embedding_map.plane import common_plane
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
@@ -310,7 +310,7 @@ def read_regularities(file: str | Path) -> Regularities:
     """Read a file of `write_regularities`."""
     remedy = "`pipeline search --regularities` writes one"
     with reading(Path(file), "a file of regularities", remedy, EmbeddingsError):
-        return decode_given(Path(file).read_bytes(), Regularities)
+        return decode(Path(file).read_bytes(), Regularities)
 
 
 COLUMNS = {

@@ -76,7 +76,7 @@ def test_the_wrong_value_is_named_by_its_path(wrong: dict[str, Any], message: st
 @pytest.mark.parametrize(
     "text",
     [
-        "", "[1", "\ufeff1", "[" * 10**5 + "]" * 10**5, b"\xff", "NaN", "[Infinity]", "1e400",
+        "", "[1", "[" * 10**5 + "]" * 10**5, b"\xff", "NaN", "[Infinity]", "1e400",
         "9" * 5000, r'["\ud83d"]', r'{"\uDE00": 1}', '["\udc80"]', b'"\xed\xa0\x80"',
     ],
 )  # fmt: skip

@@ -35,6 +35,7 @@ from pipeline.store.extras import install_command
 from pipeline.store.hashing import crc32
 from pipeline.store.inner_files import UnusablePart, bytes_of, outer_file, stated_size
 from pipeline.store.objects.urls import shown, url_of
+from pipeline.store.own_files import NOT_DOWNLOADED, is_pointer
 from pipeline.store.progress import DECODE, READ, Stopwatch
 from pipeline.store.shards.format import MISSING, OK, REFUSED, UNREADABLE
 
@@ -325,6 +326,8 @@ def _reasons(max_pixels: int, data: bytes = b"") -> Iterator[None]:
     except UnidentifiedImageError:
         if _is_heif(data) and not register_heif():
             raise UnusableImage(_HEIF_EXTRA) from None
+        if is_pointer(data):
+            raise UnusableImage(NOT_DOWNLOADED) from None
         raise UnusableImage(f"not an image of a known format ({', '.join(FORMATS)})") from None
     # Pillow's decoders raise whatever their parsers fail with; one bad file must not end a run,
     # so every exception becomes a reason, except those with an errno.

@@ -17,6 +17,7 @@ from torch._utils import _rebuild_parameter, _rebuild_tensor, _rebuild_tensor_v2
 
 from pipeline.images.networks import WeightsError
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
+from pipeline.store.own_files import require_downloaded
 
 State = dict[str, Tensor]
 
@@ -29,6 +30,8 @@ _LEVELS = 3
 def read_checkpoint(path: Path) -> dict[str, State]:
     """Return the state dicts of a file or folder by the keys that lead to them, as "model."."""
     files = weight_files(path)
+    for file in files:
+        require_downloaded(file, WeightsError)
     try:
         parts = [dict(_state_dicts(_loaded(file), "", _LEVELS)) for file in files]
     except (OSError, RuntimeError, ValueError, EOFError, SafetensorError) as error:

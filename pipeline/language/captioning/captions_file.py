@@ -4,6 +4,7 @@ NAME.jsonl has one line per image with all details; NAME.json is an array of `im
 `caption`, which COCO's programs read. NAME.provenance.json next to it has the provenance.
 """
 
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,7 @@ def read_captions(file: str | Path) -> dict[str, str | None]:
     """Load captions by image id from a file in COCO's format; None for a line with an error."""
     file = Path(file)
     try:
-        data = file.read_bytes()
+        data = file.read_bytes().removeprefix(BOM_UTF8)
     except FileNotFoundError:
         raise LanguageError(f"{file}: no such file; `pipeline caption` writes one") from None
     captions: dict[str, str | None] = {}

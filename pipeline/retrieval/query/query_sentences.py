@@ -11,7 +11,7 @@ def read_sentences(path: str | Path) -> list[str]:
     """Read query sentences from a UTF-8 text file, one per line."""
     path = Path(path)
     try:
-        texts = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        texts = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise EmbeddingsError(f"{path} is not UTF-8 text ({error}); save it as UTF-8") from error
     require_lines(texts, f"{path}: line")

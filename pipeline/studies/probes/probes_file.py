@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline.store.files import write_json
 from pipeline.store.own_files import reading
-from pipeline.store.schema import decode_given
+from pipeline.store.schema import decode
 from pipeline.store.wording import markdown_table
 from pipeline.studies import StudyError
 from pipeline.studies.probes.linear import Probed
@@ -21,7 +21,7 @@ def write_probes(file: str | Path, probes: Probes) -> None:
 def read_probes(file: str | Path) -> Probes:
     """Read a file of `write_probes`."""
     with reading(Path(file), "a probe result", "`pipeline probe` writes one", StudyError):
-        return decode_given(Path(file).read_bytes(), Probes)
+        return decode(Path(file).read_bytes(), Probes)
 
 
 def markdown(probes: Probes) -> str:

@@ -1,6 +1,7 @@
 """word2vec's binary format: a header, then each word, a space and its float32 numbers."""
 
 import mmap
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from pipeline.text.vectors.table import HEADER, MAX_DIM, Row, VectorsError, deco
 _MAX_WORD_BYTES = 1 << 16
 
 
-def read_binary(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[Row]]:
+def read_binary(
+    path: Path, keep: frozenset[str] | None, notes: Counter[str]
+) -> tuple[int, Iterator[Row]]:
     """Return the dimension and the rows of the words in `keep` (None: all), in file order."""
     with path.open("rb") as stream:
         first = stream.readline(64)
@@ -23,10 +26,12 @@ def read_binary(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[
             "of word2vec's binary format: the number of words, a space, the dimension and a line "
             "break"
         )
-    return dim, _rows(path, len(first), count, dim, keep)
+    return dim, _rows(path, len(first), count, dim, keep, notes)
 
 
-def _rows(path: Path, at: int, count: int, dim: int, keep: frozenset[str] | None) -> Iterator[Row]:
+def _rows(
+    path: Path, at: int, count: int, dim: int, keep: frozenset[str] | None, notes: Counter[str]
+) -> Iterator[Row]:
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for number in range(1, count + 1):
             where = f"{path}, word {number} of {count}"
@@ -38,9 +43,9 @@ def _rows(path: Path, at: int, count: int, dim: int, keep: frozenset[str] | None
                     f"{len(data) - at} bytes; is the download complete?"
                 )
             # The original tool ends each vector with a line break, others do not.
-            word = decoded(data[at:space].lstrip(b"\n"), where)
+            word = decoded(data[at:space].lstrip(b"\n"), notes)
             at = end
-            if keep is None or word in keep:
+            if word is not None and (keep is None or word in keep):
                 vector = np.frombuffer(data[space + 1 : end], dtype="<f4").astype(np.float32)
                 if not np.isfinite(vector).all():
                     raise VectorsError(f"{where} ({word!r}): has NaN or infinite values")

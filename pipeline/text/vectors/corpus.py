@@ -43,7 +43,7 @@ def read_lines(path: Path) -> list[str]:
     with path.open("rb") as stream:
         for number, raw in enumerate(stream, 1):
             try:
-                lines.append(raw.rstrip(b"\r\n").decode())
+                lines.append(raw.rstrip(b"\r\n").decode("utf-8-sig"))
             except UnicodeDecodeError as error:
                 raise VectorsError(
                     f"{path}, line {number}: is not UTF-8 ({error.reason}); convert the file"

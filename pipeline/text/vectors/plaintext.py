@@ -4,6 +4,8 @@ GloVe's files start with the first word. word2vec's text and fastText's `.vec` s
 the number of words and the dimension; both end every line with a space.
 """
 
+from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,14 +18,16 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _LINE_END = b" \r\n"
 
 
-def read_text(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[Row]]:
+def read_text(
+    path: Path, keep: frozenset[str] | None, notes: Counter[str]
+) -> tuple[int, Iterator[Row]]:
     """Return the dimension and the rows of the words in `keep` (None: all), in file order.
 
     A first line of two integers is a header; a one-dimensional GloVe file that starts with a
     number is therefore misread. Lines are parsed from the right, since words may contain spaces.
     """
     with path.open("rb") as stream:
-        first = stream.readline().rstrip(_LINE_END)
+        first = stream.readline().removeprefix(BOM_UTF8).rstrip(_LINE_END)
     header = HEADER.fullmatch(first)
     if header is None:
         dim, count = first.count(b" "), None
@@ -36,10 +40,12 @@ def read_text(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[Ro
             "single spaces (GloVe text), or a header of the number of words and the dimension "
             "(word2vec or fastText text)"
         )
-    return dim, _rows(path, dim, count, keep)
+    return dim, _rows(path, dim, count, keep, notes)
 
 
-def _rows(path: Path, dim: int, count: int | None, keep: frozenset[str] | None) -> Iterator[Row]:
+def _rows(
+    path: Path, dim: int, count: int | None, keep: frozenset[str] | None, notes: Counter[str]
+) -> Iterator[Row]:
     # Splitting dominates the cost, so a line is split only if its first field starts a word to
     # keep, or if it has more fields than the rest.
     starts = None if keep is None else {word.encode().split(b" ", 1)[0] for word in keep}
@@ -50,7 +56,7 @@ def _rows(path: Path, dim: int, count: int | None, keep: frozenset[str] | None) 
         for _ in range(header_lines):
             stream.readline()
         for number, raw in enumerate(stream, 1 + header_lines):
-            line = raw.rstrip(_LINE_END)
+            line = (raw if number > 1 else raw.removeprefix(BOM_UTF8)).rstrip(_LINE_END)
             if not line:
                 blank = blank or number
                 continue
@@ -67,20 +73,21 @@ def _rows(path: Path, dim: int, count: int | None, keep: frozenset[str] | None) 
                     "is the download complete?"
                 )
             start = line[: line.index(b" ")]
-            word = decoded(start, f"{path}, line {number}")
             if spaces == dim and starts is not None and start not in starts:
+                decoded(start, notes)
                 continue
             fields = line.rsplit(b" ", dim)
-            if spaces > dim:
-                word = decoded(fields[0], f"{path}, line {number}")
-                if _is_number(fields[0].rsplit(b" ", 1)[1]):
-                    raise VectorsError(
-                        f"{path}, line {number}: more than {dim} numbers found, {dim} expected as "
-                        "on line 1"
-                    )
-            if keep is None or word in keep:
+            word = decoded(fields[0], notes)
+            if spaces > dim and _is_number(fields[0].rsplit(b" ", 1)[1]):
+                raise VectorsError(
+                    f"{path}, line {number}: more than {dim} numbers found, {dim} expected as on "
+                    "line 1"
+                )
+            if word is not None and (keep is None or word in keep):
                 yield word, f"line {number}", _vector(fields[1:], f"{path}, line {number}")
-    if count is not None and words != count:
+    if count is not None and abs(words - count) == 1:  # as tools write that count otherwise
+        notes["words more or fewer than the header states"] = 1
+    elif count is not None and words != count:
         raise VectorsError(
             f"{path}: {words} words found, {count} stated in its header; is the download complete?"
         )

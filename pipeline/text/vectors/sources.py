@@ -1,5 +1,6 @@
 """Sources of word vectors: a package, a file in a format found by its content, or a model."""
 
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy.typing as npt
 
 from pipeline.store.extras import require
 from pipeline.store.hashing import sha256_of_file
+from pipeline.store.own_files import require_downloaded
 from pipeline.text.vectors.binary import read_binary
 from pipeline.text.vectors.package import GLOVE_PACKAGE, read_package
 from pipeline.text.vectors.plaintext import read_text
@@ -41,7 +43,8 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
 
     Words are compared exactly: lower-cased tokens do not match capitalised words of a cased file. A
     file is streamed, and only requested rows are parsed and kept in memory; a fastText model is
-    loaded as a whole, a stored file is memory-mapped. Equal repeats of a word count once.
+    loaded as a whole, a stored file is memory-mapped. Equal repeats of a word count once; `notes`
+    counts words that are left out since they are not UTF-8.
 
     Raises
     ------
@@ -69,14 +72,16 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
             f"{source}: no such file of word vectors; download it (see docs/vectors.md) "
             f"or use {GLOVE_PACKAGE!r}, which needs no download"
         )
+    require_downloaded(path, VectorsError)
     if path.suffix == SUFFIX:
         return read_stored(path, keep)
+    notes: Counter[str] = Counter()
     if path.suffix == ".bin" and _is_fasttext(path):
-        words, matrix = _read_fasttext(path, keep)
+        words, matrix = _read_fasttext(path, keep, notes)
     else:
-        dim, rows = (read_binary if path.suffix == ".bin" else read_text)(path, keep)
+        dim, rows = (read_binary if path.suffix == ".bin" else read_text)(path, keep, notes)
         words, matrix = collect(path, dim, rows)
-    return WordVectors(path.stem, words, matrix, sha256_of_file(path))
+    return WordVectors(path.stem, words, matrix, sha256_of_file(path), notes=notes)
 
 
 def lists_general_words(source: str) -> bool:
@@ -106,12 +111,12 @@ def _encode_words(source: str, keep: frozenset[str] | None) -> WordVectors:
 
 
 def _read_fasttext(
-    path: Path, keep: frozenset[str] | None
+    path: Path, keep: frozenset[str] | None, notes: Counter[str]
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
     require("fasttext_pybind", f"{path} is a fastText model and needs", ", or use the .vec file")
     from pipeline.text.vectors.subwords import read_subwords
 
-    return read_subwords(path, keep)
+    return read_subwords(path, keep, notes)
 
 
 def _is_fasttext(path: Path) -> bool:

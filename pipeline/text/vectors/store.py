@@ -126,6 +126,8 @@ def store_vectors(
         size = f" ({file.stat().st_size / _MB:.1f} MB)" if file.is_file() else ""
         monitor.log(f"looking up the words of all splits in {source}{size}")
         vectors = load_vectors(source, words)
+        for what, number in vectors.notes.items():
+            monitor.log(f"{source}: {what}: {number}")
     else:
         assert training is not None
         sentences, possible, metadata["training"] = training_corpus(

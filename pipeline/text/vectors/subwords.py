@@ -5,6 +5,7 @@ The fastText library trusts the files that it loads, so their structure is check
 
 import mmap
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,14 @@ _ENTRY = "<qb"  # after each word and its NUL: count, kind
 
 
 def read_subwords(
-    path: Path, keep: frozenset[str] | None
+    path: Path, keep: frozenset[str] | None, notes: Counter[str]
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
     """Return words and matrix (words, dim) float32 of a fastText model of version 11 or 12.
 
     Words in `keep` outside the dictionary get the mean of their n-grams' vectors, as in fastText's
     own `get_word_vector`; None loads the dictionary.
     """
-    words = _check(path)
+    words = _check(path, notes)
     model = fasttext_pybind.fasttext()
     try:
         model.loadModel(str(path))
@@ -64,8 +65,8 @@ def vectors_of(
     return tuple(selected), matrix
 
 
-def _check(path: Path) -> list[str]:
-    """Check the structure that fastText will read, and return the dictionary's words."""
+def _check(path: Path, notes: Counter[str]) -> list[str]:
+    """Check the structure that fastText will read, and return the dictionary's valid words."""
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         model = _Cursor(path, data)
         _, version = model.take("<2i", "header")
@@ -77,7 +78,7 @@ def _check(path: Path) -> list[str]:
         arguments = model.take(_ARGUMENTS, "arguments")
         dim, bucket, longest = arguments[0], arguments[8], arguments[10]
         entries, number_of_words, labels, _, pruned = model.take(_DICTIONARY, "dictionary")
-        words = [model.entry(number, entries) for number in range(1, entries + 1)]
+        words = [model.entry(number, entries, notes) for number in range(1, entries + 1)]
         model.skip(8 * max(pruned, 0), "pruned n-grams")
         shapes = []
         for name in ("input", "output"):
@@ -103,7 +104,7 @@ def _check(path: Path) -> list[str]:
                 f"words, {bucket} n-grams, dimension {dim}, matrices of shape {shapes}, "
                 f"{model.left} bytes at the end); is this the file that fastText wrote?"
             )
-        return words[:number_of_words]
+        return [word for word in words[:number_of_words] if word is not None]
 
 
 class _Cursor:
@@ -132,13 +133,13 @@ class _Cursor:
         self.skip(struct.calcsize(form), what)
         return struct.unpack(form, self._data[start : self._at])
 
-    def entry(self, number: int, entries: int) -> str:
-        """Return the word of the next dictionary entry."""
+    def entry(self, number: int, entries: int, notes: Counter[str]) -> str | None:
+        """Return the word of the next dictionary entry; None if it is not UTF-8."""
         where = f"dictionary, word {number} of {entries}"
         end = self._data.find(b"\0", self._at)
         if end < 0:
             raise VectorsError(f"{self._path}: ends inside its {where}; is the download complete?")
-        word = decoded(self._data[self._at : end], f"{self._path}, {where}")
+        word = decoded(self._data[self._at : end], notes)
         self._at = end + 1
         self.skip(struct.calcsize(_ENTRY), where)
         return word

@@ -1,8 +1,9 @@
 """Word vectors in memory: the common type of all sources."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class WordVectors:
     sha256: str
     stored_from: str | None = None  # `source_sha256` of a stored file; None for other sources
     trained_on: tuple[str, ...] = ()  # names of the training datasets, if known
+    notes: Mapping[str, int] = field(default_factory=dict)  # what of the source was left out
 
     @property
     def source_sha256(self) -> str:
@@ -72,11 +74,13 @@ def collect(
     return tuple(vectors), matrix
 
 
-def decoded(word: bytes, where: str) -> str:
-    """Return a word of a file as text."""
+def decoded(word: bytes, notes: Counter[str]) -> str | None:
+    """Return a word of a file as text; None, and a count, for one that is not UTF-8.
+
+    Published models have such words, which their programs have cut at a number of bytes.
+    """
     try:
         return word.decode()
-    except UnicodeDecodeError as error:
-        raise VectorsError(
-            f"{where}: the word {word[:40]!r} is not UTF-8; convert the file to UTF-8"
-        ) from error
+    except UnicodeDecodeError:
+        notes["words that are not UTF-8, which are left out"] += 1
+        return None

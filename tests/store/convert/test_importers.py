@@ -164,12 +164,27 @@ def test_bottom_up_tsv_faults_name_the_line(tmp_path: Path) -> None:
         ([lines[0], others[1]], r"x\.tsv, line 2, id '7': 3 boxes .* fixed number"),
         ([lines[0], ""], r"line 2: found 1 columns"),
         ([lines[0], lines[1][:-1] + "!"], r"line 2, id '7': not base64"),
-        ([lines[0], lines[0]], "more than once"),
+        ([lines[0], lines[1].replace("7\t", "150367\t", 1)], "more than once"),
         ([], "empty"),
     ):
         path.write_text("\n".join(changed) + "\n" * bool(changed))
         with pytest.raises(ShardError, match=text):
             imported(TsvFeatures(path), tmp_path / "out")
+
+
+def test_repeated_lines_of_a_tsv_count_once(tmp_path: Path) -> None:
+    path, names = tmp_path / "x.tsv", ["150367", "7"]
+    values = RNG.standard_normal((2, 4, 5)).astype(np.float32)
+    write_tsv(path, values, names)
+    first, second = path.read_text().splitlines()
+    path.write_text("\ufeff" + "\n".join([first, second, second, first.removeprefix("\ufeff"), ""]))
+    logged: list[str] = []
+    features = imported(source := TsvFeatures(path, log=logged.append), tmp_path / "out")
+    assert features.ids == names
+    np.testing.assert_array_equal(features.read(names), values)
+    assert "left out 2 repeated lines, first ['7', '150367']" in logged[0]
+    assert source.where(1).endswith("line 2")
+    assert sorted(read_boxes(path)) == sorted(names)
 
 
 def test_a_folder_of_npz_files(tmp_path: Path) -> None:
@@ -178,8 +193,10 @@ def test_a_folder_of_npz_files(tmp_path: Path) -> None:
     values = {n: RNG.standard_normal((4, 5)).astype(np.float32) for n in ("b", "a", "c")}
     for name, value in values.items():
         np.savez(folder / f"{name}.npz", features=value, bbox=value[:, :4])
+    (folder / "below").mkdir()
+    (folder / "c.npz").rename(folder / "below/c.v2.jpg.npz")
     features = imported(NpzFolderFeatures(folder), tmp_path / "out")
-    assert features.ids == ["a", "b", "c"]
+    assert features.ids == ["a", "b", "below/c.v2.jpg"]
     np.testing.assert_array_equal(features.row("b"), values["b"])
     with pytest.raises(ShardError, match="known:"):
         NpzFolderFeatures(folder, "x")
@@ -190,7 +207,7 @@ def test_a_folder_of_npz_files(tmp_path: Path) -> None:
     with pytest.raises(ShardError, match=r"b\.npz is damaged or not"):
         imported(NpzFolderFeatures(folder), tmp_path / "other")
     with pytest.raises(ShardError, match=r"no \.npz"):
-        NpzFolderFeatures(tmp_path)
+        NpzFolderFeatures(tmp_path / "out")
 
 
 def test_hdf5_groups(tmp_path: Path) -> None:
@@ -200,7 +217,15 @@ def test_hdf5_groups(tmp_path: Path) -> None:
         for name, value in values.items():
             file.create_group(name)["global_descriptor"] = value
         file["elsewhere"] = h5py.ExternalLink("secret.h5", "/")
-    features = imported(GroupFeatures(path), tmp_path / "out")
+        file["soft"] = h5py.SoftLink("/" + NAMES[0])
+        file["a circle/up"] = file["/"]
+        file.create_group("broken.jpg")["other"] = [1.0]
+    logged: list[str] = []
+    features = imported(GroupFeatures(path, log=logged.append), tmp_path / "out")
+    assert [line.partition(": ")[2] for line in logged] == [
+        "left out 3 links, first ['a circle/up', 'elsewhere', 'soft']",
+        "left out 2 groups without a dataset 'global_descriptor', first ['a circle', 'broken.jpg']",
+    ]
     assert sorted(features.ids) == sorted(NAMES)
     np.testing.assert_array_equal(features.read(NAMES), [values[name] for name in NAMES])
     with pytest.raises(ShardError, match="name the right dataset"):
@@ -212,15 +237,14 @@ def test_hdf5_groups(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tried_apart")
-def test_a_file_that_hangs_hdf5_is_refused(tmp_path: Path) -> None:
-    """HDF5 finds each group again from the top: 3,000 in each other need 7 s, 10,000 minutes."""
+def test_a_file_of_absurd_depth_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "deep.h5"
     with h5py.File(path, "w", libver="latest") as file:
         group = file.create_group("g/" * 3000)
         group["global_descriptor"] = group["boxes"] = np.zeros((1, 4), np.float32)
     into_set = partial(import_features, out=tmp_path / "out", layout="groups", dataset="x")
     for read in (into_set, read_boxes):
-        with pytest.raises(ShardError, match=r"deep\.h5 is damaged: HDF5 did not finish"):
+        with pytest.raises(ShardError, match=r"deep\.h5 is (damaged|not a readable).*depth"):
             read(path)
 
 

@@ -2,7 +2,8 @@
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from codecs import BOM_UTF8
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from pipeline.store.convert.importers.source import require_floats, sha256_of_files
 from pipeline.store.own_files import reading
 from pipeline.store.shards.format import ShardError
+from pipeline.store.wording import counted
 
 # Columns of github.com/peteanderson80/bottom-up-attention: image_id, image_w, image_h,
 # num_boxes, boxes, features; the last two are base64 of little-endian float32.
@@ -23,20 +25,25 @@ class TsvFeatures:
     """TSV of bottom-up attention with the same number of boxes in every line ("36 boxes" files).
 
     An `ImportSource`. Only the offsets of the lines are kept in memory. One column is read:
-    `features`, or `boxes` as features.
+    `features`, or `boxes` as features. Lines that are repeated, as in published files, count once.
     """
 
     layout = "bottom-up-tsv"
     dtype: np.dtype = np.dtype("<f4")
 
-    def __init__(self, path: Path, column: str = "features") -> None:
+    def __init__(
+        self, path: Path, column: str = "features", log: Callable[[str], object] = len
+    ) -> None:
         """Scan all lines once: ids, offsets, number of boxes, SHA-256."""
         if column not in _COLUMN:
             raise ShardError(f"{path}: unknown column {column!r}; known: {sorted(_COLUMN)}")
         self.file: str = path.name
         self._path, self._column = path, _COLUMN[column]
+        rows: dict[str, int] = {}
         ids: list[str] = []
         self._offsets: list[int] = []
+        self._numbers: list[int] = []
+        repeated: list[str] = []
         digest, offset, first = hashlib.sha256(), 0, (0, 0)
         with (
             reading(path, "a TSV of bottom-up attention", "check the path", ShardError),
@@ -45,7 +52,8 @@ class TsvFeatures:
             for number, line in enumerate(stream, start=1):
                 where = f"{path}, line {number}"
                 digest.update(line)
-                fields = line.rstrip(b"\r\n").split(b"\t")
+                start, offset = offset, offset + len(line)
+                fields = _stripped(line).split(b"\t")
                 if len(fields) != _COLUMNS or not _is_count(fields[_BOXES]):
                     raise ShardError(
                         f"{where}: found {len(fields)} columns, expected {_COLUMNS}, separated "
@@ -61,9 +69,15 @@ class TsvFeatures:
                         f"{first[0]} in {first[1]} in line 1; only files with a fixed number "
                         "of boxes can be imported"
                     )
+                earlier = rows.setdefault(row_id, len(ids))
+                if earlier < len(ids) and self._line(earlier) == _stripped(line):
+                    repeated.append(row_id)
+                    continue
                 ids.append(row_id)
-                self._offsets.append(offset)
-                offset += len(line)
+                self._offsets.append(start)
+                self._numbers.append(number)
+        if repeated:
+            log(f"{path}: left out {counted(len(repeated), 'repeated line')}, first {repeated[:5]}")
         if not ids:
             raise ShardError(f"{path} is empty")
         self.ids: Sequence[str] = ids
@@ -87,12 +101,15 @@ class TsvFeatures:
         return rows
 
     def where(self, row: int) -> str:
-        return f"{self._path}, line {row + 1}"
+        return f"{self._path}, line {self._numbers[row]}"
 
-    def _decoded(self, row: int) -> bytes:
+    def _line(self, row: int) -> bytes:
         with self._path.open("rb") as stream:
             stream.seek(self._offsets[row])
-            field = stream.readline().rstrip(b"\r\n").split(b"\t")[self._column]
+            return _stripped(stream.readline())
+
+    def _decoded(self, row: int) -> bytes:
+        field = self._line(row).split(b"\t")[self._column]
         try:
             return base64.b64decode(field, validate=True)
         except ValueError as error:
@@ -102,22 +119,23 @@ class TsvFeatures:
 
 
 class NpzFolderFeatures:
-    """A folder with `<id>.npz` for each image, in name order: an `ImportSource`."""
+    """A folder with `<id>.npz` for each image, also below it, in name order: an `ImportSource`."""
 
     layout = "npz-folder"
 
     def __init__(self, folder: Path, array: str = "features") -> None:
         """List and hash the files; read shape and dtype of the array from the first."""
-        self._files = sorted(folder.glob("*.npz"), key=lambda path: path.name)
+        names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.npz"))
+        self._files = [folder / name for name in names]
         if not self._files:
             raise ShardError(f"{folder} has no .npz file")
         self.file: str = folder.absolute().name
         self._array = array
-        self.ids: Sequence[str] = [path.stem for path in self._files]
+        self.ids: Sequence[str] = [name.removesuffix(".npz") for name in names]
         first = self._load(0)
         self.row_shape: tuple[int, ...] = first.shape
         self.dtype: np.dtype = require_floats(first.dtype, self.where(0))
-        self.sha256: str = sha256_of_files(self._files)
+        self.sha256: str = sha256_of_files(folder, names)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         rows = np.empty((stop - start, *self.row_shape), self.dtype)
@@ -150,6 +168,10 @@ class NpzFolderFeatures:
             if not isinstance(values, np.ndarray):
                 raise TypeError(f"{self._array!r} is not an array")
             return values
+
+
+def _stripped(line: bytes) -> bytes:
+    return line.removeprefix(BOM_UTF8).rstrip(b"\r\n")
 
 
 def _is_count(field: bytes) -> bool:

@@ -4,14 +4,15 @@ import base64
 import tokenize
 import zipfile
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import h5py
 import msgspec
 import numpy as np
 
+from pipeline.store.convert.importers.groups import datasets_by_group
 from pipeline.store.convert.importers.source import require_unbroken_groups
 from pipeline.store.files import require_held
 from pipeline.store.schema import decode_given
@@ -55,9 +56,10 @@ def read_boxes(path: str | Path) -> Boxes:
     by_image: Boxes = {}
     try:
         for image, where, boxes, scores in _READERS[suffix](path):
-            if image in by_image:
+            checked = _checked(boxes, scores, where)
+            same = zip(by_image.setdefault(image, checked), checked, strict=True)
+            if not all(np.array_equal(*arrays) for arrays in same):
                 raise ShardError(f"{where}: image {image!r} occurs twice; merge its boxes")
-            by_image[image] = _checked(boxes, scores, where)
     except _UNREADABLE as error:
         raise ShardError(f"{path} is not a readable {suffix} file of boxes ({error})") from error
     if not by_image:
@@ -91,7 +93,7 @@ def _tsv(path: Path) -> Iterator[_Table]:
     with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             where = f"{path}, line {number}"
-            fields = line.rstrip(b"\r\n").split(b"\t")
+            fields = line.removeprefix(BOM_UTF8).rstrip(b"\r\n").split(b"\t")
             if len(fields) != _TSV_COLUMNS:
                 raise ShardError(
                     f"{where}: found {len(fields)} columns, expected image_id, image_w, image_h, "
@@ -129,21 +131,14 @@ def _read_all(path: Path) -> None:
 
 
 def _groups(path: Path) -> Iterator[_Table]:
-    names: list[str] = []
-
-    def visit(name: str, item: Any) -> None:
-        group, _, last = name.rpartition("/")
-        if last == "boxes" and group and isinstance(item, h5py.Dataset):
-            if item.is_virtual or item.external:
-                raise ShardError(f"{path}: {name!r} is stored in other files; use those")
-            names.append(group)
+    def refuse(line: str) -> None:
+        raise ShardError(f"{line}; give each group its boxes, and write copies in place of links")
 
     with h5py.File(path, "r") as file:
-        file.visititems(visit)
-        for image in names:
+        for image, boxes in datasets_by_group(file, "boxes", refuse).items():
             group = file[image]
             scores = require_held(group["scores"])[()] if "scores" in group else None
-            yield image, f"{path}: {image}", require_held(group["boxes"])[()], scores
+            yield image, f"{path}: {image}", require_held(boxes)[()], scores
 
 
 class _Result(msgspec.Struct):

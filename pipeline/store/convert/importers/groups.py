@@ -1,6 +1,6 @@
 """An HDF5 file with one group per image, as written by hloc."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -12,14 +12,59 @@ from pipeline.store.files import require_held
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.own_files import reading
 from pipeline.store.shards.format import ShardError
+from pipeline.store.wording import counted
 
 _BYTES_AT_ONCE = 1 << 24
+_NAMES_SHOWN = 5
+
+Log = Callable[[str], object]
 
 
-def open_groups(path: Path, dataset: str) -> "GroupFeatures":
-    """Open a file after another process has read all of it."""
+def open_groups(path: Path, dataset: str, log: Log) -> "GroupFeatures":
+    """Open a file after another process has read all of it; `log` receives what is left out."""
     require_unbroken_groups(path, _read_all, dataset)
-    return GroupFeatures(path, dataset)
+    return GroupFeatures(path, dataset, log)
+
+
+def datasets_by_group(file: h5py.File, dataset: str, log: Log) -> dict[str, h5py.Dataset]:
+    """Return the datasets of a name by group, in name order.
+
+    Links are not followed. They, and groups that lack the dataset and have no others below, as an
+    interrupted program leaves them, are logged.
+    """
+    path = Path(file.filename)
+    datasets: dict[str, h5py.Dataset] = {}
+    left_out: dict[str, list[str]] = {}
+
+    def visit(group: h5py.Group, name: str, above: frozenset[int]) -> None:
+        innermost = True
+        for key in group:
+            below = f"{name}/{key}" if name else key
+            is_link = not isinstance(group.get(key, getlink=True), h5py.HardLink)
+            item = None if is_link else group[key]
+            address = -1 if item is None else h5py.h5o.get_info(item.id).addr
+            if item is None or address in above:
+                left_out.setdefault("link", []).append(below)
+            elif isinstance(item, h5py.Group):
+                innermost = False
+                visit(item, below, above | {address})
+            elif isinstance(item, h5py.Dataset) and key == dataset and name:
+                if item.is_virtual or item.external:
+                    raise ShardError(f"{path}: {below!r} is stored in other files; import those")
+                datasets[name] = item
+        if innermost and name and name not in datasets:
+            left_out.setdefault(f"group without a dataset {dataset!r}", []).append(name)
+
+    visit(file, "", frozenset([h5py.h5o.get_info(file["/"].id).addr]))
+    for what, names in left_out.items():
+        noun, _, rest = what.partition(" ")
+        what = " ".join(filter(None, (counted(len(names), noun), rest)))
+        log(f"{path}: left out {what}, first {sorted(names)[:_NAMES_SHOWN]}")
+    return datasets
+
+
+def _ignore(line: str) -> None:
+    """Log nothing: another process reads the file first, and this one logs."""
 
 
 def _read_all(path: Path, dataset: str) -> None:
@@ -33,27 +78,20 @@ def _read_all(path: Path, dataset: str) -> None:
 class GroupFeatures:
     """Groups named by image path, each with a dataset of the same shape: an `ImportSource`.
 
-    Rows are in HDF5's name order, alphabetical by path component. Soft and external links are not
-    followed.
+    Rows are in HDF5's name order, alphabetical by path component.
     """
 
     layout = "hdf5-groups"
 
-    def __init__(self, path: Path, dataset: str = "global_descriptor") -> None:
+    def __init__(self, path: Path, dataset: str = "global_descriptor", log: Log = _ignore) -> None:
         """Find all groups with the dataset, and check that its shape is constant."""
         self.file: str = path.name
         self._path, self._dataset = path, dataset
-        datasets: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
-
-        def visit(name: str, item: h5py.HLObject) -> None:
-            group, _, last = name.rpartition("/")
-            if last == dataset and group and isinstance(item, h5py.Dataset):
-                if item.is_virtual or item.external:
-                    raise ShardError(f"{path}: {name!r} is stored in other files; import those")
-                datasets[group] = (require_held(item).shape, item.dtype)
-
         with self._reading(), h5py.File(path, "r") as file:
-            file.visititems(visit)
+            datasets = {
+                group: (require_held(item).shape, item.dtype)
+                for group, item in datasets_by_group(file, dataset, log).items()
+            }
         if not datasets:
             raise ShardError(
                 f"{path} has no group with a dataset {dataset!r}; name the right dataset"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipeline.store.convert.importers.arrays import MatFeatures, NpyFeatures
 from pipeline.store.convert.importers.bottom_up import NpzFolderFeatures, TsvFeatures
-from pipeline.store.convert.importers.groups import open_groups
+from pipeline.store.convert.importers.groups import Log, open_groups
 from pipeline.store.convert.importers.id_files import read_ids
 from pipeline.store.convert.importers.source import ImportSource, import_rows
 from pipeline.store.convert.layouts import DEFAULT_ARRAYS, IMPORTS
@@ -90,7 +90,7 @@ def import_features(
     if isinstance(ids, str | Path):
         ids = read_ids(ids)
     opened = _opened(
-        Path(source), layout, ids or [], every, array or DEFAULT_ARRAYS.get(layout, "")
+        Path(source), layout, ids or [], every, array or DEFAULT_ARRAYS.get(layout, ""), monitor.log
     )
     with monitor.progress("import", "row") as progress:
         return import_rows(
@@ -105,11 +105,15 @@ def import_features(
         )
 
 
-def _opened(source: Path, layout: str, ids: Sequence[str], every: int, array: str) -> ImportSource:
+def _opened(
+    source: Path, layout: str, ids: Sequence[str], every: int, array: str, log: Log
+) -> ImportSource:
     if layout == "npy":
         return NpyFeatures(source, ids, every)
     if layout == "mat":
         return MatFeatures(source, ids, array)
     if layout == "groups":
-        return open_groups(source, array)
-    return NpzFolderFeatures(source, array) if source.is_dir() else TsvFeatures(source, array)
+        return open_groups(source, array, log)
+    if source.is_dir():
+        return NpzFolderFeatures(source, array)
+    return TsvFeatures(source, array, log)

@@ -118,6 +118,6 @@ def require_floats(dtype: np.dtype, where: str) -> np.dtype:
     return dtype
 
 
-def sha256_of_files(files: Sequence[Path]) -> str:
+def sha256_of_files(folder: Path, names: Sequence[str]) -> str:
     """Return the SHA-256 of the canonical JSON of {name: SHA-256} of the files of a folder."""
-    return sha256_of_json({file.name: sha256_of_file(file) for file in files})
+    return sha256_of_json({name: sha256_of_file(folder / name) for name in names})
