@@ -28,10 +28,10 @@ BUDGET = {
     # 960 more: feature sets in a store, shard by shard, with leases, and what tasks carry to
     # workers that share no folder.
     # 58 more: missing inputs, lost leases and late tasks cost a set in a store no features.
-    "store": 15027,  # to become 8,900
+    "store": 15104,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     # 108 more: the same, when a dataset is prepared.
-    "datasets": 5122,  # to become 3,900
+    "datasets": 5124,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
     # 110 more: checkpoints of training programs are read by an unpickler that runs nothing of
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
@@ -48,7 +48,7 @@ BUDGET = {
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
-    "text": 6649,  # to become 5,900
+    "text": 6673,  # to become 5,900
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     # 204 more: programs of heads, for torch.export and ONNX.
@@ -65,7 +65,7 @@ BUDGET = {
     "clips": 2490,  # to become 2,400
     "regions": 3130,  # to become 2,600
     # 30 more: captions on a device.
-    "language": 4400,  # to become 3,600
+    "language": 4401,  # to become 3,600
     "studies": 6510,
     "web": 4300,
     # 117 lines more: `pipeline init`, and params.yaml of other programs. 90 more: guests in lists,
@@ -96,7 +96,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 46957,  # to become 27,000
+    "tests": 47046,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
