@@ -32,7 +32,7 @@ LEVELS = (
         f"pipeline/store/{name}" + ("" if name == "objects" else ".py")
         for name in (
             "errors", "wording", "registry", "families", "extras", "one_or_many", "progress",
-            "hashing", "schema", "packed", "objects", "files", "inner_files", "guard",
+            "hashing", "schema", "packed", "objects", "files", "own_files", "inner_files", "guard",
             "tensor_file",
         )
     ),

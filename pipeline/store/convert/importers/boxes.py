@@ -132,7 +132,7 @@ def _read_all(path: Path) -> None:
 
 def _groups(path: Path) -> Iterator[_Table]:
     def refuse(line: str) -> None:
-        raise ShardError(f"{line}; give each group its boxes, and write copies in place of links")
+        raise ShardError(f"{line}; write boxes into each group, and copies in place of links")
 
     with h5py.File(path, "r") as file:
         for image, boxes in datasets_by_group(file, "boxes", refuse).items():
