@@ -10,7 +10,7 @@ import click
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
 from stages.additions import added_options, additions_to
-from stages.command import IMAGES, PATH, Command, option
+from stages.command import IMAGES, PATH, Command, flag, option
 from stages.console import CONSOLE, OUTPUT_OR_URL
 from stages.options import JSON, options_of
 
@@ -50,6 +50,7 @@ _POOLS = {"mean": "pool"}  # words of recipes for those of the option
     IMAGES,
     metavar="FOLDER|IMAGE|LIST.txt|TAR|URL|-",
 )
+@flag("--follow-links", "Follow links of --images that lead out of the project.")
 @click.argument("more", nargs=-1, type=IMAGES, metavar="[IMAGE]...")
 @option("--out", "Output folder of the shards, or its URL.", OUTPUT_OR_URL, required=True)
 @added_options("EXTRACT")
@@ -72,6 +73,7 @@ def extract(
     channels: str | None,
     dataset: Path | None,
     images: Path | None,
+    follow_links: bool,
     more: tuple[Path, ...],
     out: Path,
     select: Selection,
@@ -106,6 +108,7 @@ def extract(
           --regions data/proposals/scenes/grid \\
           --out data/features/scenes/efficientnet-lite0-roi-align@grid
     """
+    from pipeline.datasets.plain_images import plain_images
     from pipeline.images import extract as job_of_images
     from stages.feature_log import log_all_made, log_made
 
@@ -134,6 +137,8 @@ def extract(
     if dataset is None:
         _require_images_alone(**options_of_additions, codebook=compute.codebook, split=select.split)
         source = _listed([path for path in (images, *more) if path])
+        if follow_links:
+            source = plain_images(source, CONSOLE.log, follow_links)
     recipes = [_recipe(name, each, pool, changes) for each in layer or ("",)]
     if len(recipes) == 1:
         log_made(ctx, out, job_of_images.extract(source, out, recipe=recipes[0], **how), as_json)

@@ -121,6 +121,7 @@ table_options = add_options(
         metavar="NAME",
     ),
     flag("--split-by-folder", "Use the first folder of a path as the split of its image."),
+    flag("--follow-links", "Follow links that lead out of the project, here and in `serve`."),
     flag("--skip-bad", "Skip invalid rows, and list them in OUT/left-out.csv."),
 )
 

@@ -1,6 +1,7 @@
 """Readers of this project's files: a corrupt one ends in a named error, never in other values."""
 
 import errno
+import fcntl
 import json
 import os
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -320,3 +322,13 @@ def test_tensor_files_are_deterministic_and_keep_their_metadata(tmp_path: Path) 
     assert read_metadata(tmp_path / "x", "key") == {"é": [1, None], "a": 1e-5}
     for name, array in read_tensors(tmp_path / "x", ["b", "a"]).items():
         np.testing.assert_array_equal(array, arrays[name], strict=True)
+
+
+def test_a_locked_file_is_named_as_locked(tmp_path: Path) -> None:
+    """As HDF5 locks a file that a program writes."""
+    with h5py.File(tmp_path / "e.h5", "w"):
+        pass
+    with (tmp_path / "e.h5").open() as writing:
+        fcntl.flock(writing, fcntl.LOCK_EX)
+        with pytest.raises(PipelineError, match=r"e\.h5 is locked: another program has it open"):
+            read_embeddings(tmp_path / "e.h5")

@@ -26,6 +26,8 @@ def check_relative(path: str) -> str | None:
         return None
     if not path or path != path.strip():
         return "is empty or has blanks at an end"
+    if any("\ud800" <= c <= "\udfff" for c in path):
+        return "is not UTF-8"
     if not path.isprintable():
         return "has control characters"
     if "\\" in path:

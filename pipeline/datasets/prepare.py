@@ -31,6 +31,7 @@ def prepare(
     caption_separator: str | None = None,
     encoding: str | None = None,
     split_by_folder: bool = False,
+    follow_links: bool = False,
     skip_bad: bool = False,
     unpack: bool = False,
     expect: Mapping[str, int] | None = None,
@@ -55,6 +56,8 @@ def prepare(
     caption_separator : str or None. Text between several captions in a cell, such as "|".
     encoding : str or None. Encoding of a text file without a byte order mark; None is UTF-8.
     split_by_folder : bool. Use the first folder of a path as the split of its image.
+    follow_links : bool. Follow links that lead out of the project, in folders without a table and
+        in `pipeline.serve`. Others, and those into DVC's cache, are always followed.
     skip_bad : bool. Skip invalid rows, count them in the notes and list them in `out/left-out.csv`;
         otherwise any of them is an error.
     unpack : bool. Write the images of tar and Parquet files to `out/images`, which is then the
@@ -90,6 +93,7 @@ def prepare(
         encoding,
         caption_separator,
         split_by_folder,
+        follow_links,
     )
     rejected = RejectedRows(skip_bad)
     images_folder = folder / IMAGES_FOLDER if folder else None

@@ -59,12 +59,21 @@ def reading(
         if isinstance(cause, OSError) and url_of(path) is None and not path.exists():
             raise error(f"{path} not found, expected {what}; {remedy}") from cause
         if isinstance(cause, OSError) and cause.errno and cause.errno not in _ABSENT:
-            raise refused(
-                f"{path} cannot be read ({os.strerror(cause.errno)}); check its permissions and "
-                "the disk; nothing was changed"
-            ) from cause
+            raise refused(_why_refused(path, cause.errno)) from cause
         require_downloaded(path, error)
         raise error(f"{path} is damaged or not {what} ({reason_of(cause)}); {remedy}") from cause
+
+
+def _why_refused(path: Path, number: int) -> str:
+    if number == errno.EAGAIN:
+        return (
+            f"{path} is locked: another program has it open for writing; end that program, or, if "
+            "there is none and the file system keeps the lock, set HDF5_USE_FILE_LOCKING=FALSE"
+        )
+    return (
+        f"{path} cannot be read ({os.strerror(number)}); check its permissions and the disk; "
+        "nothing was changed"
+    )
 
 
 def reason_of(error: Exception) -> str:

@@ -69,9 +69,13 @@ def test_what_cannot_be_a_dataset_is_refused_by_name(photos: Path, tmp_path: Pat
     (tmp_path / "empty").mkdir()
     with pytest.raises(DatasetError, match="has no image file"):
         plain_images([tmp_path / "empty"], print)
-    (photos / "line\nbreak.png").write_bytes(b"")
-    with pytest.raises(DatasetError, match=r"control characters.*; rename such files, or leave"):
-        plain_images([photos], print)
+    (tmp_path / "empty" / "line\nbreak.png").write_bytes(b"")
+    with pytest.raises(DatasetError, match=r"no image whose name can be an id.*control characters"):
+        plain_images([tmp_path / "empty"], print)
+    lines: list[str] = []
+    named = [tmp_path / "empty" / "line\nbreak.png", tmp_path / "empty" / "a.png"]
+    assert list(plain_images(named, lines.append).ids) == ["a.png"]
+    assert lines[-1] == "left out: the name 'line\\nbreak.png' has control characters"
 
 
 def test_a_list_has_one_path_per_line(tmp_path: Path) -> None:

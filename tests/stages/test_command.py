@@ -3,6 +3,8 @@
 import ast
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,13 @@ from stages.command import Answer, Command, Group, section
 from stages.console import CONSOLE, OUTPUT, as_options
 from stages.listing import LISTINGS, RECOMMENDED
 from tests.project import PROJECT, Call
+
+
+def test_python_runs_the_package() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "pipeline", "--version"], check=True, capture_output=True, text=True
+    )
+    assert shown.stdout.startswith("pipeline, version")
 
 
 @click.group(cls=Group)

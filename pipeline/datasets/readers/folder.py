@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.links import LINKS_FOLLOWED
 from pipeline.datasets.manifest import Manifest, Media
 from pipeline.datasets.readers.image_files import image_files
 from pipeline.datasets.readers.join_rows import Description, manifest_of_files, manifest_of_tables
@@ -84,9 +85,10 @@ def read_folder(
     folder = Path(root) if root is not None else source if is_folder else source.parent
     unit = media.removesuffix("s")
     expect = expect or {}
+    followed = {LINKS_FOLLOWED: True} if options.follow_links else {}
     if not files and captions is None and media == "images":
-        listing = image_files(folder)
-        notes = source_notes([], 0) | listing.left_out
+        listing = image_files(folder, options.follow_links)
+        notes = source_notes([], 0) | followed | listing.left_out
         described = Description(name, "image folder without captions", notes, expect)
         split_of = first_folder if options.split_by_folder else _by_hash
         return manifest_of_files(folder, listing.files, described, split_of, rejected)
@@ -110,7 +112,7 @@ def read_folder(
     described = Description(
         name,
         f"images and captions of {source.name}" if inside else f"{unit} folder and {source.name}",
-        source_notes(files, 0),
+        source_notes(files, 0) | followed,
         expect,
         media,
     )

@@ -3,8 +3,10 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from typing import Any
 
-from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.checks import DatasetError, check_relative
+from pipeline.datasets.links import is_below, own_folders
 from pipeline.store.objects.urls import shown, url_of
 from pipeline.store.wording import without_secrets
 
@@ -29,15 +31,18 @@ class ImageFiles:
     files: tuple[str, ...]  # relative to the folder, sorted by code point
     hidden: int = 0  # skipped files and folders with names that begin with a dot
     others: int = 0  # skipped files with another suffix, or that are not regular files
-    linked_folders: int = 0  # links to folders below the same folder, which are not followed
+    linked_folders: int = 0  # links to folders that are listed without them
+    unusable: tuple[str, ...] = ()  # skipped names that cannot be ids, each with the reason
 
     @property
-    def left_out(self) -> dict[str, int]:
-        """Number of skipped items by kind, without zeros; for notes and log lines."""
+    def left_out(self) -> dict[str, Any]:
+        """Number of skipped items by kind, without zeros, and their names; for notes and logs."""
         counts = {
             "hidden_files_and_folders": self.hidden,
             "files_of_other_kinds": self.others,
             "links_to_folders": self.linked_folders,
+            "names_that_cannot_be_ids": len(self.unusable),
+            "first_of_these_names": self.unusable[:_NAMES_SHOWN],
         }
         return {kind: count for kind, count in counts.items() if count}
 
@@ -49,15 +54,18 @@ def is_folder(path: Path) -> bool:
     return path.suffix.lower() not in SUFFIXES
 
 
-def image_files(root: str | Path) -> ImageFiles:
+def image_files(root: str | Path, follow_links: bool = False) -> ImageFiles:
     """List the image files below a folder and its subfolders, or a URL. No file is opened.
 
-    Links to folders inside are not followed; a link that leads outside is an error.
+    Links that leave the project's own data (`own_folders`) are an error, unless `follow_links`. A
+    broken link is listed, as a file that is missing. Links to folders that are listed anyway are
+    not followed.
     """
     root = Path(root)
     if (url := url_of(root)) is not None:
         return _behind(url)
-    below = root.resolve()
+    own = own_folders(root)
+    linked: set[Path] = set()
     files: list[str] = []
     leaving: list[str] = []
     hidden = others = linked_folders = 0
@@ -77,13 +85,16 @@ def image_files(root: str | Path) -> ImageFiles:
             if entry.name.startswith("."):
                 hidden += 1
             elif entry.is_symlink() and (is_image or Path(entry.path).is_dir()):
-                # Not `resolve`, which raises on circular links.
-                if not Path(os.path.realpath(entry.path)).is_relative_to(below):
+                target = Path(os.path.realpath(entry.path))
+                if not (follow_links or is_below(target, own)) and target.exists():
                     leaving.append(path)
-                elif Path(entry.path).is_dir():
+                elif not target.is_dir():
+                    files.append(path)
+                elif is_below(target, own[:1]) or is_below(own[0], (target,)) or target in linked:
                     linked_folders += 1
                 else:
-                    files.append(path)
+                    linked.add(target)
+                    waiting.append(path)
             elif entry.is_dir():
                 waiting.append(path)
             elif is_image and entry.is_file():
@@ -93,9 +104,8 @@ def image_files(root: str | Path) -> ImageFiles:
     if leaving:
         raise DatasetError(
             f"{root} has {len(leaving)} links that lead outside, first "
-            f"{sorted(leaving)[:_NAMES_SHOWN]}; copy their targets into it, or choose a folder "
-            "that "
-            "contains both"
+            f"{sorted(leaving)[:_NAMES_SHOWN]}; follow them with `follow_links=True`, or copy "
+            "their targets into it"
         )
     return _listed(root, files, hidden, others, linked_folders)
 
@@ -122,4 +132,10 @@ def _listed(root: Path, files: list[str], hidden: int, others: int, links: int) 
             f"{shown(root)} has no image file ({others} files of other kinds, {hidden} hidden); "
             f"expected files ending in {', '.join(sorted(SUFFIXES))}"
         )
-    return ImageFiles(tuple(sorted(files)), hidden, others, links)
+    wrong = {name: reason for name in files if (reason := check_relative(name))}
+    unusable = tuple(f"{name!r} {reason}" for name, reason in sorted(wrong.items()))
+    if len(wrong) == len(files):
+        raise DatasetError(
+            f"{shown(root)} has no image whose name can be an id: {unusable[0]}; rename the files"
+        )
+    return ImageFiles(tuple(sorted({*files} - {*wrong})), hidden, others, links, unusable)

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pipeline.datasets.checks import check_counts, check_entries, check_relative
+from pipeline.datasets.checks import check_counts, check_entries
 from pipeline.datasets.entries import ImageEntry, PackedEntries
 from pipeline.datasets.manifest import Manifest, Media
 from pipeline.datasets.metadata import columns_of, without_columns
@@ -100,8 +100,6 @@ def manifest_of_files(
     images: dict[str, JoinedImage] = {}
     for number, file in enumerate(files, start=1):
         try:
-            if reason := check_relative(file):
-                raise RowFault("unusable path", f"the name {file!r} {reason}; rename the file")
             images[file] = JoinedImage(unpacked_path(file), split_of(file), table.place(number))
         except RowFault as error:
             rejected.add(table, number, error, file)

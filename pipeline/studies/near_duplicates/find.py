@@ -274,7 +274,7 @@ def _images(
 ) -> dict[Path, Manifest]:
     folders = dict.fromkeys(part.features.folder for part in parts)
     return {
-        folder: images_of(source, monitor.log)
+        folder: images_of(source, monitor.log, follow_links=True)
         for folder, source in zip(folders, given, strict=True)
     }
 

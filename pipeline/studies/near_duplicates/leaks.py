@@ -33,7 +33,9 @@ def find_leaks(
         parts,
         between=True,
         threshold=threshold,
-        images=None if images is None else {opened.folder: images_of(images, monitor.log)},
+        images=None
+        if images is None
+        else {opened.folder: images_of(images, monitor.log, follow_links=True)},
     )
     leaked = [image.id for image in result.images if image.split == "ranked"]
     named = f", first {', '.join(leaked[:_NAMED])}" if leaked else ""

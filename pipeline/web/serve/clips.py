@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from pipeline.datasets.links import LINKS_FOLLOWED
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decoding.decode import UnusableImage
 from pipeline.store.errors import MissingPackage
@@ -26,6 +27,7 @@ class Clips:
         """Allow access to some clips of a dataset, and to no other file."""
         shown = ids if manifest.media == "clips" else ()
         self._root, self._paths = manifest.image_root, manifest.path_by_id
+        self._follow = LINKS_FOLLOWED in manifest.notes
         self._shown = TextIndex(shown)
         self._remuxing = threading.Lock()
         self._folder = Path(tempfile.mkdtemp(prefix="clips-")) if shown else Path()
@@ -49,7 +51,7 @@ class Clips:
         media, other_container = self._kind(clip_id)
         if not media:
             raise UnusableImage("browsers do not play its codec")
-        path = below(self._root, self._paths[clip_id])
+        path = below(self._root, self._paths[clip_id], self._follow)
         if not other_container:
             return path, media
         with self._remuxing:  # once per clip, and the oldest file is removed by one thread only
@@ -67,4 +69,4 @@ class Clips:
             raise UnusableImage("there is no clip of this id", MISSING)
         from pipeline.clips.playable import media_type
 
-        return media_type(below(self._root, self._paths[clip_id]))
+        return media_type(below(self._root, self._paths[clip_id], self._follow))

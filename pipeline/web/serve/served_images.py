@@ -8,6 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from pipeline.datasets.links import LINKS_FOLLOWED, is_below, own_folders
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decoding.decode import UnusableImage, decode, read_bytes
 from pipeline.images.shown_image import shown_image
@@ -30,6 +31,7 @@ class Pictures:
     def __init__(self, manifest: Manifest, ids: Sequence[str]) -> None:
         """Allow access to some images of a dataset, and to no other file."""
         self._root, self._media = manifest.image_root, manifest.media
+        self._follow = LINKS_FOLLOWED in manifest.notes
         self._shown, self._paths = TextIndex(ids), manifest.path_by_id
         self._decoding = threading.Lock()
         self._copy = lru_cache(_KEPT)(self._thumbnail)
@@ -42,7 +44,7 @@ class Pictures:
             return self._copy(image_id)
 
     def _thumbnail(self, image_id: str) -> bytes:
-        small = self._decoded(below(self._root, self._paths[image_id]))
+        small = self._decoded(below(self._root, self._paths[image_id], self._follow))
         small.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
         return jpeg_of(small, _QUALITY)
 
@@ -55,8 +57,8 @@ class Pictures:
         return shown.image
 
 
-def below(root: Path, file: Path) -> Path:
-    """Return the path of a file, links resolved; raise unless it is below the resolved root."""
+def below(root: Path, file: Path, follow_links: bool = False) -> Path:
+    """Return the path of a file, links resolved; raise if one leaves the dataset's own data."""
     outer = outer_file(file)
     if url_of(root) is not None:
         return file
@@ -64,6 +66,9 @@ def below(root: Path, file: Path) -> Path:
         path = os.path.realpath(outer, strict=True)
     except OSError as error:
         raise UnusableImage("no such file", MISSING) from error
-    if not Path(path).is_relative_to(os.path.realpath(root)):
-        raise UnusableImage("a link that leaves the image root")
+    if not (follow_links or is_below(Path(path), own_folders(root))):
+        raise UnusableImage(
+            "a link that leaves the image root and its project; prepare the dataset with "
+            "--follow-links"
+        )
     return Path(path + str(file).removeprefix(outer))

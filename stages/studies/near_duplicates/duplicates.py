@@ -86,7 +86,7 @@ def duplicates(
     if align and len(dataset) < (1 if others is None else 2):
         raise WrongUsage("--align needs --dataset for each feature set, which has its images")
     folders = [features] if others is None else [features, others]
-    manifests = [images_of(path, CONSOLE.log) for path in dataset]
+    manifests = [images_of(path, CONSOLE.log, follow_links=True) for path in dataset]
     result = find(
         features,
         others,

@@ -43,7 +43,42 @@ def test_links(tmp_path: Path) -> None:
         (root / name).symlink_to(target)
         with pytest.raises(DatasetError, match=f"1 links that lead outside, first .'{name}'"):
             image_files(root)
+        followed = image_files(root, follow_links=True)
+        assert {*followed.files} - {*expected.files} == {f"{name}/x.jpg".replace(".jpg/x", "")}
         (root / name).unlink()
+    (root / "gone.jpg").symlink_to("/no/such/folder/x.jpg")  # a file that is missing
+    assert {*image_files(root).files} == {*expected.files, "gone.jpg"}
+
+
+def test_links_into_the_project_and_the_cache_of_dvc_are_followed(tmp_path: Path) -> None:
+    root = tmp_path / "project" / "photos"
+    touch(tmp_path, "project/raw/a.jpg", "cache/files/md5/00/x.jpg", "elsewhere/b.jpg")
+    root.mkdir()
+    (root / "raw").symlink_to("../raw")
+    (root / "cached.jpg").symlink_to("../../cache/files/md5/00/x.jpg")
+    (root / "up").symlink_to("..")  # a circle
+    with pytest.raises(DatasetError, match="3 links that lead outside"):
+        image_files(root)
+    settings = tmp_path / "project" / ".dvc"
+    settings.mkdir()
+    (settings / "config").write_text("[core]\n    remote = x\n['remote \"x\"']\n    url = /y\n")
+    (settings / "config.local").write_text("[cache]\n    dir = ../../cache\n    type = symlink\n")
+    assert image_files(root).files == ("cached.jpg", "raw/a.jpg")
+    assert image_files(root).left_out == {"links_to_folders": 1}
+    (root / "b.jpg").symlink_to(tmp_path / "elsewhere" / "b.jpg")
+    with pytest.raises(DatasetError, match=r"first .'b\.jpg'"):
+        image_files(root)
+
+
+def test_a_bad_name_costs_itself(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jpg", "b\\c.jpg", "d\ne.jpg", os.fsdecode(b"\xff.jpg"))
+    found = image_files(tmp_path)
+    assert found.files == ("a.jpg",)
+    assert found.unusable == (
+        "'b\\\\c.jpg' has a backslash (use forward slashes)",
+        "'d\\ne.jpg' has control characters",
+        "'\\udcff.jpg' is not UTF-8",
+    )
 
 
 def test_no_folder_and_no_image(tmp_path: Path) -> None:

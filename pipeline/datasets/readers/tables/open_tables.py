@@ -33,6 +33,7 @@ class TableOptions:
     encoding: str | None = None  # without a byte order mark; None is UTF-8
     caption_separator: str | None = None  # between the captions of a cell
     split_by_folder: bool = False  # use the first folder of a path as the split of its image
+    follow_links: bool = False  # also those that leave the project's own data
 
 
 def source_files(source: Path) -> list[Path]:
