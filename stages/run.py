@@ -57,6 +57,12 @@ if TYPE_CHECKING:
     "text too, such as kiros2014-sc-nlm-corpus.",
     PATH,
 )
+@option(
+    "--image-features",
+    "Feature set with a row for each image, in place of the experiment's own features: NAME "
+    "becomes NAME@FOLDER.",
+    PATH,
+)
 @LEAVE_OUT_FAILED
 @flag("--dry-run", "Print the steps that would run, with sizes, and exit.")
 @JSON
@@ -68,6 +74,7 @@ def run(
     size: Literal["tiny", "small", "paper"] | None,
     seeds: int,
     corpus: Path | None,
+    image_features: Path | None,
     dry_run: bool,
     test_split: str | None,
     as_json: bool,
@@ -90,6 +97,7 @@ def run(
     Examples:
       pipeline run wang2016-cca ours --dataset data/mine
       pipeline run mine.yaml --dataset data/mine
+      pipeline run vsepp --dataset data/mine --image-features features/clip
       pipeline run all --dataset data/flickr8k --dry-run
     """
     from stages.params import load_params
@@ -101,8 +109,9 @@ def run(
         _checked(params, names)  # a misspelt name is the more likely mistake
         raise
     record = made_from(
-        params, training, names=names, size=size, test_split=test_split, seeds=seeds, corpus=corpus
-    )
+        params, training, names=names, size=size, test_split=test_split, seeds=seeds, corpus=corpus,
+        image_features=image_features and str(image_features.resolve()),
+    )  # fmt: skip
     snapshot = _snapshot(layout, names, record)
     if not dry_run and (tables := snapshot.result()) is not None:
         log_done(f"all steps of {', '.join(names)} are up to date")
@@ -124,8 +133,8 @@ def run(
     failed: tuple[FailedExperiment, ...] = ()
     try:
         result = run_experiments(
-            names, layout.dataset, seeds=seeds, corpus=corpus, training=training, dry_run=dry_run,
-            monitor=CONSOLE, **options,
+            names, layout.dataset, seeds=seeds, corpus=corpus, image_features=image_features,
+            training=training, dry_run=dry_run, monitor=CONSOLE, **options,
         )  # fmt: skip
     except RunFailed as error:
         result, failed = error.result, error.failed

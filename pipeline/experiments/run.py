@@ -24,7 +24,7 @@ from pipeline.retrieval.tables import (
     read_recall,
 )
 from pipeline.store.devices import AUTO, choose_device, choose_precision
-from pipeline.store.errors import PipelineError
+from pipeline.store.errors import PipelineError, WrongUsage
 from pipeline.store.one_or_many import texts_of
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FailedRows
@@ -93,6 +93,7 @@ def run(
     word_vectors: Mapping[str, Mapping[str, Any]] | None = None,
     evaluate: Mapping[str, Any] | None = None,
     corpus: str | Path | None = None,
+    image_features: str | Path | None = None,
     dry_run: bool = False,
     monitor: Monitor = QUIET,
 ) -> RunResult:
@@ -127,6 +128,9 @@ def run(
     evaluate : mapping of str to object, or None. Options of `pipeline.evaluate`.
     corpus : str or Path or None. UTF-8 file with one sentence per line, on which language models
         such as `kiros2014-sc-nlm-corpus` are trained in addition to the captions.
+    image_features : str or Path or None. Folder of a feature set with a row for each image, for
+        all experiments in place of their own features: `vsepp` becomes `vsepp@NAME`, with the name
+        of the folder.
     dry_run : bool. Only log the steps, with sizes.
     monitor : Monitor. Receives a line before each step, its log lines and its progress.
 
@@ -143,6 +147,8 @@ def run(
         A language model needs `corpus`, or none uses it.
     DatasetError
         The dataset is missing, lacks a split, or has no captions.
+    MissingRows, WrongUsage
+        `image_features` lacks images of the dataset, or has a name that others have.
     RunFailed
         Steps failed; all independent experiments are finished.
     PipelineError
@@ -155,6 +161,12 @@ def run(
     (4, ())
     """
     names, _ = texts_of(names, "experiment")
+    layout = Layout(Path(dataset), Path(root))
+    given: dict[str, Path] = {}
+    if image_features is not None:
+        folder = Path(image_features)
+        given = {_name_of_set(folder, layout): folder}
+        names = [f"{name}@{folder.name}" for name in names]
     defined = experiments or {}
     requested = training.device
     training = replace(training, device=choose_device(requested, monitor), monitor=monitor)
@@ -171,13 +183,14 @@ def run(
 
     experiment_named = experiment_finder(defined, size)
     plan = Plan(
-        Layout(Path(dataset), Path(root)),
+        layout,
         training=training,
         test_split=test_split,
         extract=extract,
         word_vectors=TRAINED_VECTORS if word_vectors is None else word_vectors,
         evaluate=evaluate,
         corpus=None if corpus is None else Path(corpus),
+        given=given,
         experiment_named=experiment_named,
     )
     every_seed = range(training.seed, training.seed + seeds)
@@ -219,6 +232,19 @@ def run(
     if failed:
         raise RunFailed(result, failed)
     return result
+
+
+def _name_of_set(folder: Path, layout: Layout) -> str:
+    """Return the name of a feature set, by which its experiments are told from others."""
+    name, own = folder.name, layout.features(folder.name)
+    if any(letter in name for letter in "+@"):
+        raise WrongUsage(f"{folder}: a name with + or @ means several sets; rename the folder")
+    if own.exists() and own.resolve() != folder.resolve():
+        raise WrongUsage(
+            f"{folder} has the name of {own}, other features of the same dataset, and so would "
+            "its experiments; rename the folder"
+        )
+    return name
 
 
 def _row(evaluation: Path) -> Row:

@@ -49,7 +49,13 @@ _NOT_OF_TRAINING = {"source", "tokenizer", "split", "corpus", "allow_leaks"}
 
 
 def add_features(plan: Plan, name: str) -> Path:
-    """Add the steps of the features of a recipe, or of several concatenated ones."""
+    """Add the steps of the features of a recipe, or of several concatenated ones.
+
+    A given set has no step.
+    """
+    if (folder := plan.given.get(name)) is not None:
+        FeatureSet(folder).rows_of([entry.id for entry in plan.manifest.entries])
+        return folder
     given = {**plan.extract, "update": True}
     out, rows = plan.layout.features(name), len(plan.manifest.entries)
     if (names := split_name(name)) is not None:
