@@ -235,7 +235,7 @@ def run(
 
 
 def _name_of_set(folder: Path, layout: Layout) -> str:
-    """Return the name of a feature set, by which its experiments are told from others."""
+    """Return the name of a feature set, which is part of the names of its experiments."""
     name, own = folder.name, layout.features(folder.name)
     if any(letter in name for letter in "+@"):
         raise WrongUsage(f"{folder}: a name with + or @ means several sets; rename the folder")
