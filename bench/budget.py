@@ -62,7 +62,7 @@ BUDGET = {
     "testing": 301,
     # 5 more: search without the package of a head.
     # 259 more: programs of heads, for torch.export and ONNX.
-    "experiments": 1611,
+    "experiments": 1645,
     "clips": 2490,  # to become 2,400
     "regions": 3130,  # to become 2,600
     # 30 more: captions on a device.
@@ -78,7 +78,7 @@ BUDGET = {
     # 9 more: URLs of images.
     # 1 more: URLs of sets in final lines, without their secrets.
     # 14 more: captions on a device.
-    "stages": 5450,
+    "stages": 5459,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -97,7 +97,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 47112,  # to become 27,000
+    "tests": 47142,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
