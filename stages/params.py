@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeVar, get_args
 import yaml
 
 from pipeline.datasets.readers import READERS
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.errors import PipelineError, UnknownName, WrongUsage
 from pipeline.store.families import additions
+from pipeline.store.files import file_name
 from pipeline.store.jobs.options import Compute, Storage
 from pipeline.store.option_fields import name_of
 from pipeline.store.schema import SchemaError, convert
@@ -201,7 +202,14 @@ def _params_of_folder() -> Params:
             f"{own[0]!r}; known: {', '.join(names)}. Keep others in another file, or these in a "
             "new folder by `pipeline init` (docs/dvc.md)"
         )
-    return _converted(PARAMS_FILE, _with_options(values), Params)
+    params = _converted(PARAMS_FILE, _with_options(values), Params)
+    for kind in ("datasets", "word_vectors", "caption_features", "experiments", "ensembles"):
+        for name in getattr(params, kind):
+            try:
+                file_name(name, of_model=kind == "caption_features")
+            except WrongUsage as error:
+                raise PipelineError(f"{PARAMS_FILE}, {kind}: {error}") from error
+    return params
 
 
 def _unknown(file: Path, key: Any, names: Iterable[str]) -> str:

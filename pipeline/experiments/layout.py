@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.store.errors import PipelineError
-from pipeline.store.files import parse_json
+from pipeline.store.files import file_name, parse_json
 
 DATA = Path("data")
 
@@ -61,7 +61,7 @@ class Layout:
     @classmethod
     def of(cls, name: str, root: Path = DATA) -> "Layout":
         """Return the layout of the dataset `<root>/<name>`."""
-        return cls(root / name, root)
+        return cls(root / file_name(name), root)
 
     @property
     def name(self) -> str:
@@ -70,23 +70,23 @@ class Layout:
 
     def features(self, recipe: str) -> Path:
         """Return the folder of the image features of a recipe."""
-        return self._of("features") / recipe
+        return self._of("features") / file_name(recipe, of_model=True)
 
     def proposals(self, method: str) -> Path:
         """Return the folder of the proposals of a method."""
-        return self._of("proposals") / method
+        return self._of("proposals") / file_name(method)
 
     def regions(self, recipe: str, method: str) -> Path:
         """Return the folder of the features of a method's proposals."""
-        return self._of("features") / f"{recipe}@{method}"
+        return self._of("features") / file_name(f"{recipe}@{method}", of_model=True)
 
     def localization(self, experiment: str) -> Path:
         """Return an experiment's localization file."""
-        return self.localizations / f"{experiment}.h5"
+        return self.localizations / f"{file_name(experiment)}.h5"
 
     def vectors(self, name: str) -> Path:
         """Return the file of the dataset's word vectors of a name."""
-        return self._of("vectors") / f"{name}.safetensors"
+        return self._of("vectors") / f"{file_name(name)}.safetensors"
 
     def named_vectors(self, name: str | None) -> str | None:
         """Return the file of the dataset's word vectors of a name, or the name if it is missing.
@@ -101,14 +101,14 @@ class Layout:
 
     def text(self, name: str) -> Path:
         """Return the folder of the caption features of a name."""
-        return self._of("text") / name
+        return self._of("text") / file_name(name, of_model=True)
 
     def encoder(self, name: str) -> Path:
         """Return the folder of the fitted encoder of caption features, or of an experiment's.
 
         The latter's are those that its trained head was fitted on, found by their recipe.
         """
-        encoder = self._of("text") / f"{name}.encoder"
+        encoder = self.texts / f"{file_name(name, of_model=True)}.encoder"
         if encoder.is_dir() or not (head := self.head(name) / "head.json").is_file():
             return encoder
         from pipeline.store.shards.index import read_index  # imports h5py
@@ -121,15 +121,15 @@ class Layout:
 
     def head(self, experiment: str) -> Path:
         """Return the folder of an experiment's trained head."""
-        return self.heads / experiment
+        return self.heads / file_name(experiment)
 
     def language(self, experiment: str) -> Path:
         """Return the folder of an experiment's trained language model."""
-        return self._of("language") / experiment
+        return self._of("language") / file_name(experiment)
 
     def embeddings(self, experiment: str) -> Path:
         """Return an experiment's embedding file."""
-        return self._of("embeddings") / f"{experiment}.h5"
+        return self._of("embeddings") / f"{file_name(experiment)}.h5"
 
     def seeds(self, name: str) -> list[Path]:
         """Return the embedding files of an experiment or ensemble, see `seeds_of`."""
@@ -139,33 +139,33 @@ class Layout:
 
     def ensemble(self, name: str) -> Path:
         """Return an ensemble's embedding file, separate from those that it depends on."""
-        return self._of("ensembles") / f"{name}.h5"
+        return self._of("ensembles") / f"{file_name(name)}.h5"
 
     def searched(self, name: str, splits: str = "all") -> Path:
         """Return the embedding file of some splits, "all" or names with commas, for searches."""
         # Not in the folder of the test split's file, since searches write it too.
         part = "" if splits == "all" else f".{splits.replace(',', '+')}"
-        return self._of("search") / f"{name}{part}.h5"
+        return self._of("search") / f"{file_name(name)}{part}.h5"
 
     def evaluation(self, experiment: str) -> Path:
         """Return the folder of an experiment's recall table."""
-        return self.evaluations / experiment
+        return self.evaluations / file_name(experiment)
 
     def captions(self, name: str) -> Path:
         """Return the caption file of an experiment or baseline."""
-        return self._of("captions") / f"{name}.jsonl"
+        return self._of("captions") / f"{file_name(name)}.jsonl"
 
     def caption_scores(self, name: str) -> Path:
         """Return the folder of these captions' scores."""
-        return self._of("caption-scores") / name
+        return self._of("caption-scores") / file_name(name)
 
     def regularities(self, experiment: str) -> Path:
         """Return the file of the regularities of an experiment's space."""
-        return self._of("regularities") / f"{experiment}.json"
+        return self._of("regularities") / f"{file_name(experiment)}.json"
 
     def probes(self, experiment: str) -> Path:
         """Return the file of the probe results of an experiment's embeddings."""
-        return self._of("probes") / f"{experiment}.json"
+        return self._of("probes") / f"{file_name(experiment)}.json"
 
     @property
     def heads(self) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipeline.images.recipes import RecipeError
 from pipeline.store.errors import WrongUsage
+from pipeline.store.files import file_name
 from pipeline.store.objects.urls import shown, url_of
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import FeatureSet
@@ -50,7 +51,9 @@ def extract_side_by_side(
             f"{shown(out)}: a concatenation of sets is a folder on this machine; extract each of "
             f"{', '.join(names.recipes)} to the store by itself"
         )
-    folders = [out.resolve().parent / f"{name}{suffix}" for name in names.recipes]
+    folders = [
+        out.resolve().parent / f"{file_name(name, of_model=True)}{suffix}" for name in names.recipes
+    ]
     for name, folder in zip(names.recipes, folders, strict=True):
         monitor.log(f"{name} -> {folder}")
         extract(name, folder)

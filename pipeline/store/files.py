@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline import __version__
-from pipeline.store.errors import PipelineError
+from pipeline.store.errors import PipelineError, WrongUsage
 from pipeline.store.objects.urls import url_of
 from pipeline.store.schema import decode
 from pipeline.store.wording import without_secrets
@@ -34,8 +34,34 @@ _PART = re.compile(r"(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
 _leftovers: dict[Path, list[str]] = {}
 
 
+# What separates folders or the cells of a table. 200 bytes leave room for seeds and suffixes.
+_NOT_IN_NAMES, _MOST_BYTES = set("/\\|`"), 200
+
+
 class OutputError(PipelineError):
     """Results cannot be written to the requested location."""
+
+
+def file_name(name: str, of_model: bool = False) -> str:
+    """Return the name of the file of an experiment, or of features `of_model`; raise if unusable.
+
+    The "/" of a model's id, also behind an experiment's @, becomes "--".
+    """
+    own, at, images = name.partition("@")
+    as_file = own.replace("/", "--") + at if of_model else own + at
+    as_file += images.replace("/", "--")
+    reason = ""
+    if as_file != as_file.strip() or not as_file.isprintable() or as_file[:1] in ("", ".", "-"):
+        reason = "begins with a dot, a dash or a blank, or has characters that are not printable"
+    elif within := sorted(_NOT_IN_NAMES & {*as_file}):
+        reason = f"has {within[0]}"
+    elif len(as_file.encode()) > _MOST_BYTES:
+        reason = f"is longer than {_MOST_BYTES} bytes"
+    if reason:
+        raise WrongUsage(
+            f"the name {name!r} {reason}; it names files and rows of tables: choose another one"
+        )
+    return as_file
 
 
 def require_folder(path: Path) -> None:

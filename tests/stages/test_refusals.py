@@ -51,6 +51,8 @@ def test_mistakes_get_one_paragraph_and_leave_nothing(
         ("extract: {weights: 1}\n", "extract.weights: Expected `str`"),
         ("dataset: scenes\nscenes: {images: 6}\n", "unknown key 'scenes' (did you mean"),
         ("experiments:\n  x: {precision: fp16}\n", "experiments.x.precision"),
+        ("experiments:\n  lr/1: {preset: vsepp}\n", "experiments: the name 'lr/1' has /; it"),
+        ("ensembles:\n  ../x: {vsepp: 1}\n", "ensembles: the name '../x' begins with a dot"),
         (
             "datasets: {x: {kind: flickr9k}}\n",
             "datasets.x: unknown kind 'flickr9k'; did you mean flickr8k",

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import pipeline
-from pipeline.store.files import OutputError, appearing_whole, require_held, write_text
+from pipeline.store.errors import WrongUsage
+from pipeline.store.files import OutputError, appearing_whole, file_name, require_held, write_text
 from tests.project import PROJECT
 
 WRITER = """
@@ -80,6 +81,20 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         write_text(path, "second\udc80")
     assert path.read_text() == "first"
     assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../x", "a/b", "a|b", "a\\b", "a\nb", " a", "-a", "a" * 201, "a@/\t"]
+)
+def test_a_name_that_cannot_be_one_file_is_refused(name: str) -> None:
+    with pytest.raises(WrongUsage, match="it names files and rows of tables"):
+        file_name(name)
+
+
+def test_ids_of_models_become_names_of_files() -> None:
+    assert file_name("vsepp@transformers:a/b-grid") == "vsepp@transformers:a--b-grid"
+    assert file_name("vgg19/fc7", of_model=True) == "vgg19--fc7"
+    assert file_name("ours é (lr=0.1), 2") == "ours é (lr=0.1), 2"
 
 
 def test_parts_of_others_stay(tmp_path: Path) -> None:
