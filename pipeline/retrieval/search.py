@@ -10,7 +10,13 @@ import numpy.typing as npt
 
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.similarity import SIMILARITIES, PreparedRows, Similarity, Vectors
+from pipeline.retrieval.similarity import (
+    SIMILARITIES,
+    PreparedRows,
+    Similarity,
+    Vectors,
+    range_fault,
+)
 from pipeline.store.packed import sorted_order
 from pipeline.store.shards.row_keys import RowNumbers
 
@@ -133,11 +139,9 @@ def scores_of(
             scores = similarity.between(gallery, queries).T.astype(np.float32)
         else:
             scores = similarity.between(queries, gallery).astype(np.float32)
-    if not np.isfinite(scores).all():
-        raise EmbeddingsError(
-            "a similarity is not a finite float32 number, so there is no order; the embeddings "
-            "are too large: normalise them or use the similarity cosine"
-        )
+    finite = bool(np.isfinite(scores).all())
+    if fault := range_fault(similarity.name, gallery, queries, finite=finite):
+        raise EmbeddingsError(fault)
     return scores
 
 

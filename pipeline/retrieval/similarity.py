@@ -23,6 +23,16 @@ Terms that cancel leave rounding noise of about 1e-16 of their size instead of 0
 on the order of summation, so it would order items that are in fact equal.
 """
 
+NEAR = 2.0**-20
+"""Squared distances below this, relative to the squared lengths, are computed from differences.
+
+As a difference of squares they would keep fewer digits than float32 has, or none: the distances of
+vectors far from the origin.
+"""
+
+TINY = 2.0**-62
+"""If no number is larger, squares and products of two are not normal float32 numbers."""
+
 FLOOR = 1e-6
 """Minimal norm for the division in cross attention, for vectors at most a few units long."""
 
@@ -107,8 +117,28 @@ def _minus_squared_distance(images: Matrix, captions: Matrix) -> Matrix:
     caption_squares = np.einsum("md,md->m", captions, captions)[None, :]
     squares = image_squares + caption_squares
     scores = 2.0 * _dot(images, captions) - squares
-    scores[scores > -CANCELLED * squares] = 0.0
+    near = scores > -NEAR * squares
+    size = max(1, _ORDER_ELEMENTS // images.shape[1])
+    for row in np.flatnonzero(near.any(axis=1)):
+        columns = np.flatnonzero(near[row])
+        for start in range(0, len(columns), size):
+            some = columns[start : start + size]
+            difference = captions[some] - images[row]
+            scores[row, some] = -np.vecdot(difference, difference)
     return np.asarray(scores)
+
+
+def range_fault(similarity: str, *sides: Any, finite: bool) -> str | None:
+    """Return why float32 cannot hold the similarities of prepared or plain rows, or None."""
+    largest = max((float(abs(rows).max()) for rows in sides if len(rows)), default=0.0)
+    tiny = 0 < largest < TINY and similarity in ("euclidean", "dot", "order")
+    if finite and not tiny:
+        return None
+    value, size = ("0 as a", "small") if tiny else ("not a finite", "large")
+    return (
+        f"a similarity is {value} float32 number, since the embeddings are too {size} (up to "
+        f"{largest:g}): normalise them or use the similarity cosine"
+    )
 
 
 def _order(images: Matrix, captions: Matrix) -> Matrix:

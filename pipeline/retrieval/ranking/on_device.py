@@ -15,7 +15,7 @@ from torch import Tensor
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.blocks import Axis, Ranks, Scores
 from pipeline.retrieval.ranking.ranks import Ranker, rank_both_ways
-from pipeline.retrieval.similarity import CANCELLED, SIMILARITIES, Vectors
+from pipeline.retrieval.similarity import CANCELLED, NEAR, SIMILARITIES, Vectors
 from pipeline.retrieval.torch_scores import SCORES
 from pipeline.store.devices import DeviceError, usable_device
 
@@ -103,7 +103,11 @@ def similarities(name: str, images: Tensor, captions: Tensor) -> Tensor:
         return scores.masked_fill_(scores.abs() < CANCELLED, 0.0)
     if name == "euclidean":
         squares = images.square().sum(1)[:, None] + captions.square().sum(1)[None, :]
-        return scores.masked_fill_(scores > squares.mul_(-CANCELLED), 0.0)
+        pairs = (scores > squares.mul_(-NEAR)).nonzero()
+        for some in pairs.split(max(1, _SENT_NUMBERS // images.shape[1])):
+            of_images, of_captions = some.unbind(1)
+            difference = images[of_images] - captions[of_captions]
+            scores[of_images, of_captions] = -difference.square().sum(1)
     return scores
 
 

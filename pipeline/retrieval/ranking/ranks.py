@@ -17,6 +17,7 @@ import numpy as np
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.blocks import Axis, Block, BlockOf, HostBlock, Ranks, Scores
+from pipeline.retrieval.similarity import range_fault
 from pipeline.store.packed import sorted_order
 
 Ranker = Callable[[Embeddings], tuple[Ranks, Ranks]]
@@ -109,15 +110,10 @@ class _Queries:
 
 
 def _block(similarity: str, images: Any, captions: Any, block_of: BlockOf) -> Block:
-    """Return the similarities of some images and captions; raise if one is not finite."""
+    """Return the similarities of some images and captions; raise if float32 cannot hold them."""
     block = block_of(similarity, images, captions)
-    if not block.finite():
-        largest = max(float(abs(rows).max()) for rows in (images, captions))
-        raise EmbeddingsError(
-            "a similarity is not a finite float32 number, so ranks are not defined; the "
-            f"embeddings are too large (up to {largest:g}): "
-            "normalise them or use the similarity cosine"
-        )
+    if fault := range_fault(similarity, images, captions, finite=block.finite()):
+        raise EmbeddingsError(fault)
     return block
 
 

@@ -106,7 +106,10 @@ def _rows(side: str, given: npt.ArrayLike) -> npt.NDArray[np.float32]:
             "(rows, dim), at least one row; a single row is of shape (1, dim)"
         )
     with np.errstate(over="ignore"):  # values beyond float32 become inf, which is rejected
-        return rows.astype(np.float32, copy=False)
+        narrow = rows.astype(np.float32, copy=False)
+    if (rows.any(axis=-1) & ~narrow.any(axis=-1)).any():
+        raise EmbeddingsError(f"{side} has a row of numbers too small for float32; scale them up")
+    return narrow
 
 
 def _numbered(count: int) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from pipeline.store.shards.format import (
     require_usable_ids,
 )
 from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.shards.layout import out_of_range
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.writer import stored_rows
 
@@ -252,9 +253,8 @@ def _checked_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def _require_finite(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> None:
     with np.errstate(over="ignore"):
-        stored = block.features.astype(header.dtype).reshape(len(block), -1)
-    finite = np.isfinite(stored).all(axis=1)
-    wrong = np.flatnonzero(~finite & (block.status == OK))
+        stored = block.features.astype(header.dtype)
+    wrong = np.flatnonzero(out_of_range(block.features, stored) & (block.status == OK))
     if wrong.size:
         raise ShardError(
             f"rows of {[ids[row] for row in wrong[:5]]} hold NaN, infinities or values outside "

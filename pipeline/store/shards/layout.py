@@ -123,6 +123,11 @@ def not_finite(rows: np.ndarray) -> np.ndarray:
     )
 
 
+def out_of_range(given: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    """Return whether each row (n, ...) lost its numbers: infinities, or zeros for all of them."""
+    return not_finite(stored) | (_flat(given).any(axis=1) & ~_flat(stored).any(axis=1))
+
+
 def with_nan(rows: np.ndarray) -> np.ndarray:
     """Return whether each stored row (n, ...) has a NaN, (n,) bool."""
     if rows.dtype.itemsize == 2:

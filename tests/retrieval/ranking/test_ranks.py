@@ -149,6 +149,20 @@ def test_every_pair_is_scored_once_in_blocks_of_bounded_size(
     assert max(n * m for n, m in shapes) <= max(block_elements, 7)
 
 
+@pytest.mark.parametrize("origin", [0, 1e3, 1e6, -3e7])
+def test_distances_far_from_the_origin_are_exact(origin: float, rank: Ranker) -> None:
+    e = made([2, 1, 3, 1, 2, 2], "euclidean")
+    rng = np.random.default_rng(3)
+    sides = [
+        (origin + 8 * rng.integers(-9, 9, rows.shape)).astype(np.float32)
+        for rows in (e.image_embeddings, e.caption_embeddings)
+    ]
+    near = [(rows - np.float32(origin)).astype(np.float32) for rows in sides]
+    far, close = (replace(e, image_embeddings=x, caption_embeddings=y) for x, y in (sides, near))
+    for ranks, expected in zip(rank(far), rank(close), strict=True):
+        assert ranks.tolist() == expected.tolist()
+
+
 def test_perfect_embeddings_score_everything() -> None:
     e = made([5] * 40, "euclidean")
     row = dict(zip(e.image_ids, e.image_embeddings, strict=True))
@@ -177,6 +191,13 @@ def overflow(similarity: str) -> Embeddings:
     return e
 
 
+def scaled(similarity: str, factor: float) -> Embeddings:
+    e = made([1, 2], similarity)
+    e.image_embeddings[:] *= np.float32(factor)
+    e.caption_embeddings[:] *= np.float32(factor)
+    return e
+
+
 def nan_after_the_check() -> Embeddings:
     e = made([2, 2], "cosine")
     e.caption_embeddings[1, 1] = np.nan
@@ -188,6 +209,11 @@ def nan_after_the_check() -> Embeddings:
     [
         (lambda: overflow("dot"), r"not a finite float32 .* 3e\+38\): normalise them"),
         (lambda: overflow("euclidean"), "not a finite float32"),
+        (
+            lambda: scaled("euclidean", 1e-25),
+            r"0 as a float32 .*\(up to \S+e-25\): normalise",
+        ),
+        (lambda: scaled("dot", 1e-25), "0 as a float32 number"),
         (nan_after_the_check, "not a finite"),
     ],
 )

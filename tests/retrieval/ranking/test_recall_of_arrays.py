@@ -88,6 +88,7 @@ def test_what_numpy_makes_arrays_of_is_taken() -> None:
         ({"captions": np.zeros((4, 2, 2))}, r"expected float32 of shape \(rows, dim\)"),
         ({"captions": [[0, 1], [1, 1], [np.nan, 0], [0, 0]]}, r"1 row has NaN .*\['2'\].*remove"),
         ({"captions": [[0, 1], [1, 1], [1e300, 0], [0, 0]]}, "1 row has NaN or infinite"),
+        ({"images": np.eye(3, 2) * 1e-50}, "images has a row of numbers too small for float32"),
         ({"image_of_caption": [[0], [1, 2]]}, "^image_of_caption is not an array"),
         ({"image_of_caption": [0, 1, 2]}, r"shape \(3,\), expected integers of shape \(4,\)"),
         ({"image_of_caption": [0.0, 1.0, 2.0, 2.0]}, "is float64 .* expected integers"),

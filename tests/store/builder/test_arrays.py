@@ -149,6 +149,7 @@ def test_written_sets_merge(tmp_path: Path) -> None:
         ({"array": np.zeros((3, 0), np.float32)}, "without empty axes"),
         ({"array": np.full((3, 2), np.nan)}, r"\['b/3.jpg', .* mark them as failed"),
         ({"array": np.full((3, 2), 1e300)}, "outside float32"),
+        ({"array": np.full((3, 2), 1e-300)}, "outside float32"),
         ({"recipe": {}}, "has name None"),
         ({"recipe": {"name": ""}}, "name how"),
         ({"recipe": {"name": "x", "net": object()}}, "values outside JSON"),

@@ -13,6 +13,7 @@ from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.progress import Progress, no_progress
 from pipeline.store.shards.format import OK, FeatureHeader, RowBlock, ShardError, require_usable_ids
 from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.shards.layout import out_of_range
 
 # HDF5 needs up to 0.4 ms for a group of 1 kB, so more per byte than for a shard.
 _GROUPS_SLOWER = 5
@@ -70,8 +71,7 @@ def import_rows(
         features = source.read(start, stop)
         with np.errstate(over="ignore"):
             stored = features.astype(header.dtype)
-        finite = np.isfinite(stored.reshape(stop - start, -1)).all(axis=1)
-        for row in (start + np.flatnonzero(~finite)).tolist():
+        for row in (start + np.flatnonzero(out_of_range(features, stored))).tolist():
             raise ShardError(
                 f"{source.where(row)}, id {source.ids[row]!r}: holds infinities, NaN or values "
                 f"outside {header.dtype}; remove the row or fix it"
