@@ -167,7 +167,12 @@ def export_command(
 @click.argument("source", type=PATH)
 @option("--format", "Layout.", click.Choice([*IMPORTS]), name="layout", required=True)
 @_out("Output folder of the shards.")
-@option("--ids", "npy, mat: file with one id per line, or a Karpathy dataset.json.", PATH)
+@option(
+    "--ids",
+    "npy, mat, or in place of the file's own: file with one id per line, a Karpathy dataset.json, "
+    "or a Parquet table.",
+    PATH,
+)
 @option("--every", "npy: rows per image; 5 in files for VSE++.", COUNT, default=1)
 @option(
     "--array",
@@ -189,7 +194,9 @@ def import_command(source: Path, out: Path, **options: Any) -> None:
     """Import features of another program as feature shards.
 
     npy: *_ims.npy of VSE++ or SCAN. mat: Karpathy's vgg_feats.mat. bottom-up: the TSV with a
-    fixed number of boxes, or a folder of .npz files. groups: HDF5 with one group per image.
+    fixed number of boxes, or a folder of .npz files. groups: HDF5 with one group per image. hdf5,
+    parquet, safetensors: one array or column of rows and one of ids; HDF5 also with one dataset per
+    image.
 
     \b
     Example:

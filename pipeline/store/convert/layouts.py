@@ -30,6 +30,9 @@ IMPORTS = {
     "mat": "Karpathy's vgg_feats.mat",
     "bottom-up": "the TSV with a fixed number of boxes, or a folder of .npz files",
     "groups": "HDF5 with one group per image",
+    "hdf5": "HDF5 with one dataset of rows and one of ids, or one dataset per image",
+    "parquet": "a table with a column of vectors and one of ids",
+    "safetensors": "a tensor of rows, with ids in the metadata",
 }
 # Default array of a source.
 DEFAULT_ARRAYS = {"mat": "feats", "bottom-up": "features", "groups": "global_descriptor"}

@@ -1,13 +1,17 @@
 """Foreign layouts, written here as their authors' programs do, become feature sets."""
 
 import base64
+import json
 import zipfile
 from functools import partial
 from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
+from safetensors.numpy import save_file
 from scipy.io import savemat
 
 from pipeline.store.builder.feature_build import ShardBuild
@@ -351,3 +355,77 @@ def test_a_number_of_boxes_that_python_cannot_convert_names_the_line(tmp_path: P
     path.write_text("\n".join([first, "\t".join([*fields[:3], "9" * 5000, *fields[4:]])]) + "\n")
     with pytest.raises(ShardError, match=r"x\.tsv, line 2: .* number of boxes"):
         TsvFeatures(path)
+
+
+TABLES = ["hdf5", "per-image", "parquet", "fixed", "safetensors"]
+
+
+def write_table(path: Path, kind: str, names: list[str] | None, values: np.ndarray) -> None:
+    """Write rows and ids in one of the layouts."""
+    if kind == "hdf5":
+        with h5py.File(path, "w") as file:
+            file["features"] = values
+            file["boxes"] = np.zeros((len(values), 4))
+            if names is not None:
+                file["image_ids"] = names
+    elif kind == "per-image":
+        with h5py.File(path, "w") as file:
+            for name, row in zip(names or [], values, strict=True):
+                file[name] = row
+    elif kind == "safetensors":
+        save_file({"x": values}, path, {"ids": json.dumps(names)} if names else None)
+    else:
+        vectors: object = [*values]
+        if kind == "fixed":
+            vectors = pyarrow.FixedSizeListArray.from_arrays(values.reshape(-1), values.shape[1])
+        columns = {"vector": vectors, "caption": ["x"] * len(values)}
+        pyarrow.parquet.write_table(
+            pyarrow.table(columns | ({} if names is None else {"image_path": names})), path
+        )
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_rows_with_ids_beside_them(tmp_path: Path, kind: str, dtype: str) -> None:
+    layout = {"per-image": "hdf5", "fixed": "parquet"}.get(kind, kind)
+    names = [name.replace("/", "-") for name in NAMES]
+    values, path = RNG.standard_normal((3, 5)).astype(dtype), tmp_path / "theirs"
+    write_table(path, kind, names, values)
+    import_features(path, tmp_path / "out", layout=layout, dataset="made")
+    assert verify(tmp_path / "out").faults == []
+    stored = "float16" if dtype == "float16" else "float32"
+    np.testing.assert_array_equal(FeatureSet(tmp_path / "out").read(names), values.astype(stored))
+    if kind == "per-image":
+        return
+    write_table(path, kind, None, values)
+    with pytest.raises(ShardError, match="no column of ids"):
+        import_features(path, tmp_path / "none", layout=layout, dataset="made")
+    with pytest.raises(ShardError, match="3 rows, but there are 2 ids"):
+        import_features(path, tmp_path / "few", layout=layout, dataset="made", ids=["a", "b"])
+    import_features(path, tmp_path / "given", layout=layout, dataset="made", ids=names)
+    np.testing.assert_array_equal(FeatureSet(tmp_path / "given").read(names), values.astype(stored))
+    with pytest.raises(ShardError, match="theirs has"):
+        import_features(path, tmp_path / "no", layout=layout, dataset="made", array="other")
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(ShardError, match="theirs is damaged"):
+        import_features(path, tmp_path / "cut", layout=layout, dataset="made", ids=names)
+
+
+def test_ids_of_clip_retrieval(tmp_path: Path) -> None:
+    values = RNG.standard_normal((3, 5)).astype(np.float16)
+    np.save(tmp_path / "img_emb_0.npy", values)
+    pyarrow.parquet.write_table(
+        pyarrow.table({"caption": ["x"] * 3, "image_path": NAMES}), tmp_path / "metadata_0.parquet"
+    )
+    import_features(
+        tmp_path / "img_emb_0.npy", tmp_path / "out", layout="npy", dataset="made",
+        ids=tmp_path / "metadata_0.parquet",
+    )  # fmt: skip
+    np.testing.assert_array_equal(FeatureSet(tmp_path / "out").read(NAMES), values)
+
+
+def test_vectors_of_two_lengths_are_refused(tmp_path: Path) -> None:
+    ragged = pyarrow.table({"id": ["a", "b"], "v": [[1.0, 2.0], [3.0]]})
+    pyarrow.parquet.write_table(ragged, tmp_path / "x.parquet")
+    with pytest.raises(ShardError, match=r"lengths \{1, 2\}"):
+        import_features(tmp_path / "x.parquet", tmp_path / "out", layout="parquet", dataset="made")

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from pipeline.datasets.source import read_json, read_lines
+from pipeline.store.convert.importers.tables import ids_of_table
 from pipeline.store.shards.format import ShardError
 
 
@@ -20,11 +21,14 @@ class _Document(msgspec.Struct):
 def read_ids(path: str | Path) -> list[str]:
     """Read ids in file order; repeats are kept.
 
-    `path` is UTF-8 text with one id per line, or, ending in `.json`, a Karpathy `dataset.json`:
-    `cocoid` or else `filename` of its `images`, as in `pipeline.datasets.readers.karpathy`.
+    `path` is UTF-8 text with one id per line; or, ending in `.json`, a Karpathy `dataset.json`:
+    `cocoid` or else `filename` of its `images`, as in `pipeline.datasets.readers.karpathy`; or,
+    ending in `.parquet`, a table with a column of ids.
     """
     path = Path(path)
-    if path.suffix == ".json":
+    if path.suffix == ".parquet":
+        ids = ids_of_table(path)
+    elif path.suffix == ".json":
         images = read_json(path, _Document).images
         ids = [str(image.filename if image.cocoid is None else image.cocoid) for image in images]
     else:

@@ -8,13 +8,14 @@ from pipeline.store.convert.importers.bottom_up import NpzFolderFeatures, TsvFea
 from pipeline.store.convert.importers.groups import Log, open_groups
 from pipeline.store.convert.importers.id_files import read_ids
 from pipeline.store.convert.importers.source import ImportSource, import_rows
+from pipeline.store.convert.importers.tables import TableFeatures
 from pipeline.store.convert.layouts import DEFAULT_ARRAYS, IMPORTS
 from pipeline.store.errors import WrongUsage
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.index import FeatureIndex
 
-# Layouts without row ids.
-_WITHOUT_IDS = ("npy", "mat")
+# Layouts without row ids, and those that may lack them.
+_WITHOUT_IDS, _TABLES = ("npy", "mat"), ("hdf5", "parquet", "safetensors")
 
 
 def import_features(
@@ -44,13 +45,14 @@ def import_features(
     out : str or Path. Folder of the shards.
     layout : str. A name in `pipeline.store.convert.layouts.IMPORTS`.
     dataset : str. Name of the dataset of the ids.
-    ids : sequence of str, str, Path, or None. Required for npy and mat only: the ids in row order,
-        or a file for `read_ids`.
+    ids : sequence of str, str, Path, or None. The ids in row order, or a file for `read_ids`:
+        required for npy and mat, in place of those in the file for hdf5, parquet and safetensors.
     every : int. npy only: rows per image, of which one is kept; 5 in files for VSE++.
-    array : str or None. Name of the array in the source; not for npy. None: as in `DEFAULT_ARRAYS`.
+    array : str or None. Name of the array in the source; not for npy. None: as in `DEFAULT_ARRAYS`,
+        or the only one.
     axes : str or None. Names of the axes, such as "row, region, channel". None: by their number.
     note : str. How the features were computed, if known; stored in the recipe.
-    rows_per_shard : int or None. Rows per shard; None: as many as fit into 1 GiB, at most 65,536.
+    rows_per_shard : int or None. Rows per shard; None: as many as fit into 256 MiB, at most 65,536.
     compress : bool. Store rows in small gzip chunks.
     monitor : Monitor. Receives the progress.
 
@@ -81,8 +83,11 @@ def import_features(
     """
     if layout not in IMPORTS:
         raise WrongUsage(f"unknown layout {layout!r}; known: {', '.join(IMPORTS)}")
-    if (ids is None) == (layout in _WITHOUT_IDS):
-        raise WrongUsage("`ids=...` is required for `layout=npy` and `layout=mat`, and only there")
+    if layout not in _TABLES and (ids is None) == (layout in _WITHOUT_IDS):
+        raise WrongUsage(
+            "`ids=...` is required for `layout=npy` and `layout=mat`, and can be used with "
+            f"{', '.join(f'`layout={name}`' for name in _TABLES)} only"
+        )
     if every > 1 and layout != "npy":
         raise WrongUsage("`every=...` requires `layout=npy`")
     if array and layout == "npy":
@@ -90,7 +95,7 @@ def import_features(
     if isinstance(ids, str | Path):
         ids = read_ids(ids)
     opened = _opened(
-        Path(source), layout, ids or [], every, array or DEFAULT_ARRAYS.get(layout, ""), monitor.log
+        Path(source), layout, ids, every, array or DEFAULT_ARRAYS.get(layout, ""), monitor.log
     )
     with monitor.progress("import", "row") as progress:
         return import_rows(
@@ -106,12 +111,14 @@ def import_features(
 
 
 def _opened(
-    source: Path, layout: str, ids: Sequence[str], every: int, array: str, log: Log
+    source: Path, layout: str, ids: Sequence[str] | None, every: int, array: str, log: Log
 ) -> ImportSource:
+    if layout in _TABLES:
+        return TableFeatures(source, layout, array, ids)
     if layout == "npy":
-        return NpyFeatures(source, ids, every)
+        return NpyFeatures(source, ids or [], every)
     if layout == "mat":
-        return MatFeatures(source, ids, array)
+        return MatFeatures(source, ids or [], array)
     if layout == "groups":
         return open_groups(source, array, log)
     if source.is_dir():

@@ -1,0 +1,174 @@
+"""Features in one array or column with their ids beside it: HDF5, Parquet and safetensors."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+from safetensors import safe_open
+
+from pipeline.store.convert.importers.source import require_floats, require_unbroken_groups
+from pipeline.store.files import parse_json, require_held
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.own_files import reading
+from pipeline.store.shards.format import ShardError
+
+ID_COLUMNS = ("id", "ids", "image_id", "image_ids", "image_path", "key", "path", "filename", "name")
+"""Names of columns that are ids, the first of them that is there."""
+
+_FEATURES = "features"
+
+
+class Found(NamedTuple):
+    """An array of rows, and the ids beside it, if there are any."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    ids: Sequence[str] | None
+    read: Callable[[int, int], np.ndarray]
+    where: Callable[[int], str]
+
+
+class TableFeatures:
+    """Rows with ids beside them: an `ImportSource`."""
+
+    def __init__(self, path: Path, layout: str, array: str, ids: Sequence[str] | None) -> None:
+        """Find the array, by name or the only one, and its ids, unless they are given."""
+        self.layout, self.file = layout, path.name
+        with _opened(path, layout):
+            if layout == "hdf5":
+                require_unbroken_groups(path, _read_all, array)
+            found = _FINDERS[layout](path, array)
+        if len(found.shape) < 2:
+            raise ShardError(f"{found.where(0)}: found shape {found.shape}, expected (rows, dim)")
+        if ids is None and found.ids is None:
+            raise ShardError(
+                f"{path} has no column of ids, expected one of {', '.join(ID_COLUMNS)}; pass them "
+                "as a file (ids=...), one per line"
+            )
+        self.ids: Sequence[str] = found.ids or [] if ids is None else ids
+        if len(self.ids) != found.shape[0]:
+            raise ShardError(f"{path} has {found.shape[0]} rows, but there are {len(self.ids)} ids")
+        self.row_shape, self.dtype = found.shape[1:], require_floats(found.dtype, str(path))
+        self.sha256 = sha256_of_file(path)
+        self._path, self._found, self.where = path, found, found.where
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        with _opened(self._path, self.layout):
+            return self._found.read(start, stop)
+
+
+@contextmanager
+def _opened(path: Path, layout: str) -> Iterator[None]:
+    with reading(path, f"a {layout} file of features", "check that it is complete", ShardError):
+        yield
+
+
+def ids_of_table(path: Path) -> list[str]:
+    """Return the ids of a Parquet file, such as the metadata of clip-retrieval."""
+    with _opened(path, "parquet"):
+        names = pyarrow.parquet.read_schema(path).names
+        column = next((name for name in ID_COLUMNS if name in names), None)
+        if column is None:
+            raise ShardError(f"{path} has the columns {names}, none of {', '.join(ID_COLUMNS)}")
+        values = pyarrow.parquet.read_table(path, columns=[column])[column]
+        if values.null_count:
+            raise ShardError(f"{path}: {values.null_count} of the column {column!r} are null")
+        return [str(value) for value in values.to_pylist()]
+
+
+def _in_hdf5(path: Path, array: str) -> Found:
+    with h5py.File(path, "r") as file:
+        own = {
+            name: require_held(file[name])
+            for name in file
+            if isinstance(file.get(name, getlink=True), h5py.HardLink)
+            and isinstance(file[name], h5py.Dataset)
+            and not (file[name].is_virtual or file[name].external)
+        }
+        name = array or _FEATURES
+        if name in own:
+            column = next((each for each in ID_COLUMNS if each in own), None)
+            stored = None if column is None else own[column]
+            is_text = stored is not None and h5py.check_string_dtype(stored.dtype) is not None
+            values = () if stored is None else (stored.asstr()[()] if is_text else stored[()])
+            ids = None if stored is None else [str(value) for value in values]
+            return Found(
+                own[name].shape, own[name].dtype, ids,
+                lambda start, stop: _slice_of(path, name, start, stop),
+                lambda row: f"{path}, {name!r}, row {row}",
+            )  # fmt: skip
+        shapes = {(dataset.shape, dataset.dtype) for dataset in own.values()}
+        if array or len(shapes) != 1:
+            raise ShardError(
+                f"{path} has no dataset {name!r} but {sorted(own)[:9]}; name the one with the rows "
+                "(array=...); or, for one dataset an image, all must have one shape"
+            )
+        ((shape, dtype),) = shapes
+        names = sorted(own)
+
+    def read(start: int, stop: int) -> np.ndarray:
+        with h5py.File(path, "r") as file:
+            return np.stack([file[name][()] for name in names[start:stop]])
+
+    return Found(
+        (len(names), *shape), dtype, names, read, lambda row: f"{path}, {names[row]!r}"
+    )  # fmt: skip
+
+
+def _slice_of(path: Path, name: str, start: int, stop: int) -> np.ndarray:
+    with h5py.File(path, "r") as file:
+        rows: np.ndarray = file[name][start:stop]
+        return rows
+
+
+def _read_all(path: Path, array: str) -> None:
+    found = _in_hdf5(path, array)
+    for start in range(0, found.shape[0], 64):
+        found.read(start, min(start + 64, found.shape[0]))
+
+
+def _in_parquet(path: Path, array: str) -> Found:
+    schema = pyarrow.parquet.read_schema(path)
+    lists = [
+        field.name
+        for field in schema
+        if pyarrow.types.is_list(field.type)
+        or pyarrow.types.is_large_list(field.type)
+        or pyarrow.types.is_fixed_size_list(field.type)
+    ]
+    name = array or (lists[0] if len(lists) == 1 else _FEATURES)
+    if name not in lists:
+        raise ShardError(f"{path} has the columns {schema.names}, of which {lists} are vectors")
+    column = pyarrow.parquet.read_table(path, columns=[name])[name].combine_chunks()
+    lengths = {None if value is None else len(value) for value in column}
+    if len(lengths) != 1 or None in lengths:
+        raise ShardError(f"{path}: vectors of {name!r} have the lengths {lengths}, expected one")
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    rows = values.reshape(len(column), lengths.pop())
+    ids = ids_of_table(path) if {*ID_COLUMNS} & {*schema.names} else None
+    return Found(
+        rows.shape, rows.dtype, ids, lambda start, stop: rows[start:stop],
+        lambda row: f"{path}, {name!r}, row {row}",
+    )  # fmt: skip
+
+
+def _in_safetensors(path: Path, array: str) -> Found:
+    with safe_open(path, "numpy") as file:
+        names, about = sorted(file.keys()), file.metadata() or {}
+        name = array or (names[0] if len(names) == 1 else _FEATURES)
+        if name not in names:
+            raise ShardError(f"{path} has the tensors {names[:9]}, not {name!r} (array=...)")
+        rows = file.get_tensor(name)
+    ids = [str(row_id) for row_id in parse_json(about["ids"])] if "ids" in about else None
+    return Found(
+        rows.shape, rows.dtype, ids, lambda start, stop: rows[start:stop],
+        lambda row: f"{path}, {name!r}, row {row}",
+    )  # fmt: skip
+
+
+_FINDERS = {"hdf5": _in_hdf5, "parquet": _in_parquet, "safetensors": _in_safetensors}
