@@ -1,4 +1,4 @@
-"""Features in one array or column with their ids beside it: HDF5, Parquet and safetensors."""
+"""Features in one array or column, and ids in another: HDF5, Parquet and safetensors."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,13 +18,13 @@ from pipeline.store.own_files import reading
 from pipeline.store.shards.format import ShardError
 
 ID_COLUMNS = ("id", "ids", "image_id", "image_ids", "image_path", "key", "path", "filename", "name")
-"""Names of columns that are ids, the first of them that is there."""
+"""Names of columns of ids; the first that a file has is used."""
 
 _FEATURES = "features"
 
 
 class Found(NamedTuple):
-    """An array of rows, and the ids beside it, if there are any."""
+    """An array of rows, and the ids of its file, if it has any."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -34,7 +34,7 @@ class Found(NamedTuple):
 
 
 class TableFeatures:
-    """Rows with ids beside them: an `ImportSource`."""
+    """Rows and ids of one file: an `ImportSource`."""
 
     def __init__(self, path: Path, layout: str, array: str, ids: Sequence[str] | None) -> None:
         """Find the array, by name or the only one, and its ids, unless they are given."""
