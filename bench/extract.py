@@ -4,8 +4,8 @@
 
 Three programs run alternately in separate processes, for several rounds:
 
-obvious : the network of torchvision or Caffe, torchvision's transforms, a DataLoader with 2 workers
-    (1 on one core), h5py; float32, at the best of several batch sizes.
+obvious : the network of torchvision, timm or Caffe, torchvision's transforms, a DataLoader with 2
+    workers (1 on one core), h5py; float32, at the best of several batch sizes.
 bare    : only the network of `pipeline extract`, on windows in memory.
 ours    : the loop of `pipeline extract`, from files to published shards.
 
@@ -37,7 +37,7 @@ from torch.utils.data import DataLoader, Dataset
 from bench.record import OPTIONS, recorded
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
-from pipeline.images.network import RecipeNetwork
+from pipeline.images.network import RecipeNetwork, pooled
 from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import read_sample
@@ -58,6 +58,8 @@ BATCH_SIZES = {
     "resnet50-caffe-grid": (8, 16, 32),
     "resnet50-caffe-pool": (8, 16, 32),
     "resnet50-caffe-pool-10crop": (1, 2, 4),
+    "efficientnet-lite0-pool": (8, 16, 32),
+    "timm:vit_base_patch16_224": (8, 16, 32),
 }
 
 
@@ -73,9 +75,14 @@ class Photos(Dataset[Tensor]):
         scale = v2.ToDtype(torch.float32, scale=rule.scale == 255)
         normalise = v2.Normalize(list(rule.mean), list(rule.std))
         to_float = v2.Compose([v2.PILToTensor(), lambda x: x[channels], scale, normalise])
-        resize = v2.Resize([recipe.resize.size] * 2, antialias=True)
+        size = recipe.resize.size
+        resize = v2.Resize(
+            [size, size] if recipe.resize.rule == "squash" else [size],
+            v2.InterpolationMode(recipe.resize.interpolation), antialias=True,
+        )  # fmt: skip
+        cut = [v2.CenterCrop(recipe.crop.size)] if recipe.crop.rule == "centre" else []
         self.paths, self.recipe = paths, recipe
-        self.transform = v2.Compose([resize, to_float])
+        self.transform = v2.Compose([resize, *cut, to_float])
         self.ten = v2.Compose([resize, v2.TenCrop(recipe.crop.size)])
         self.to_float = to_float
 
@@ -106,8 +113,7 @@ def obvious(paths: list[Path], recipe: Recipe, batch_size: int, out: Path) -> Ra
         features = file.create_dataset("features", (len(paths), *recipe.shape), "f4")
         for images in loader:
             rows = trunk(images.flatten(0, 1) if images.ndim == 5 else images)
-            if rows.ndim == 4:
-                rows = rows.permute(0, 2, 3, 1) if recipe.pool == "none" else rows.mean((2, 3))
+            rows = pooled(rows, recipe, backbone)
             if images.ndim == 5:
                 rows = rows.unflatten(0, (len(images), 10)).mean(1)
             features[done : done + len(rows)] = rows.numpy()
