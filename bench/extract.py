@@ -227,7 +227,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
         size: measured(
             arguments, "obvious", 3 * size, batch_size=size, out=folder / f"tried{size}.h5"
         )
-        for size in BATCH_SIZES[recipe.name]
+        for size in BATCH_SIZES[arguments.recipe]
     }
     best = max(tried, key=lambda size: tried[size][1])
     cores = arguments.cores or torch.get_num_threads()
