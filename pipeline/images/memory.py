@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from pipeline.images.batches import BATCHES_AHEAD, Parallelism
 from pipeline.images.network import AT_ONCE, RecipeNetwork
+from pipeline.store.builder.feature_build import WRITERS
 from pipeline.store.builder.unfinished_shard import FLUSH_BYTES
 
 # Tensors of the size of the largest activation that are alive at once: a layer's input, its
@@ -20,7 +21,8 @@ _PHOTO, _BYTES_A_PIXEL = 12_000_000, 6
 def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
     """Estimate the memory of an extraction in bytes, in addition to the loaded network."""
     # Rarely exceeded. Weights count again, since packed layouts are a second copy; finished rows
-    # wait for the disk, up to twice `FLUSH_BYTES`; images beyond `_PHOTO` pixels need more.
+    # wait for the disk, for a GPU's in one shard more than are written at once; images beyond
+    # `_PHOTO` pixels need more.
     recipe = network.recipe
     count = parallelism.batch_size * network.window.windows
     windows = count * 3 * network.window.size**2
@@ -31,8 +33,9 @@ def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
     activations = _ALIVE * count * _largest_activation(network) * width
     weights = sum(tensor.numel() for tensor in network.tensors()) * width
     reading = parallelism.readers * _PHOTO * _BYTES_A_PIXEL
-    at_once = parallelism.threads if network.device.type == "cpu" else AT_ONCE
-    return weights + at_once * activations + waiting + 2 * FLUSH_BYTES + reading
+    cpu = network.device.type == "cpu"
+    at_once, shards = (parallelism.threads, 2) if cpu else (AT_ONCE, WRITERS + 1)
+    return weights + at_once * activations + waiting + shards * FLUSH_BYTES + reading
 
 
 def resident_memory() -> int:

@@ -3,11 +3,17 @@
 import subprocess
 import sys
 
+import pytest
+import torch
+
+from pipeline.images import memory
 from pipeline.images.batches import Parallelism
 from pipeline.images.memory import expected_memory
-from pipeline.images.network import RecipeNetwork
+from pipeline.images.network import AT_ONCE, RecipeNetwork
 from pipeline.images.recipes import resolve_recipe
 from pipeline.images.weights import load_weights
+from pipeline.store.builder.feature_build import WRITERS
+from pipeline.store.builder.unfinished_shard import FLUSH_BYTES
 from tests.project import PROJECT
 
 
@@ -22,6 +28,16 @@ def test_memory_grows_with_what_is_in_the_network_at_once() -> None:
     windows = 8 * 3 * 224**2 + 8 * recipe.row_bytes
     assert two - one == activations + windows
     assert large - one == activations + 3 * windows
+
+
+def test_a_gpu_fills_shards_faster_than_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = resolve_recipe("efficientnet-lite0-pool")
+    network = RecipeNetwork(recipe, load_weights(recipe).state)
+    monkeypatch.setattr(memory, "_largest_activation", lambda network: 1)
+    parallelism = Parallelism(batch_size=8, threads=AT_ONCE, readers=1)
+    on_cpu = expected_memory(network, parallelism)
+    monkeypatch.setattr(network, "device", torch.device("cuda"))
+    assert expected_memory(network, parallelism) - on_cpu == (WRITERS + 1 - 2) * FLUSH_BYTES
 
 
 def test_the_estimate_does_not_import_the_compiler() -> None:

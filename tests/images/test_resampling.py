@@ -2,6 +2,9 @@
 
 import io
 import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from PIL import Image
 
 from bench.decoding import compared
 from pipeline.images.decoding.jpeg import _simplejpeg
-from pipeline.images.decoding.resampling import FILTERS, columns_first, exact_resize
+from pipeline.images.decoding.resampling import FILTERS, _is_pillows, columns_first, exact_resize
 from pipeline.images.recipes import PILLOW_RGB, Crop, Resize
 from pipeline.images.transforms import read_windows
 from pipeline.store.progress import Stopwatch
@@ -60,6 +63,35 @@ def test_a_pillow_with_other_results_resizes_itself(monkeypatch: pytest.MonkeyPa
         exact_resize.cache_clear()
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda rows, columns: rows > 2 * columns,
+        lambda rows, columns: rows > 0 and rows >= 2 * columns,
+        lambda rows, columns: rows > 0 and rows > 2 * columns + 1,
+        lambda rows, columns: rows > 0 and columns > 0 and rows > 2 * columns,
+    ],
+)
+def test_another_rule_of_the_first_pass_is_noticed(rule: Callable[[int, int], bool]) -> None:
+    resize: Any = exact_resize()
+    assert _is_pillows(resize)
+    assert not _is_pillows(partial(resize.func, rows_first=rule))
+
+
+def test_compiled_code_that_cannot_be_kept_is_compiled_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from pipeline.images.decoding import passes
+
+    def njit(signature: object, nogil: bool, cache: bool = False) -> Any:
+        if cache:
+            raise EOFError("Ran out of input")  # an empty file in numba's cache
+        return lambda function: ("compiled", function)
+
+    monkeypatch.setattr(passes.numba, "njit", njit)
+    assert passes._compiled(len) == ("compiled", len)
+
+
 def test_files_are_read_as_by_pillow_alone() -> None:
     files = []
     for seed in range(2):
@@ -69,14 +101,30 @@ def test_files_are_read_as_by_pillow_alone() -> None:
     assert compared(files, 300) == 0
 
 
-def test_without_the_extra_windows_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+class Broken:
+    """A finder of modules which fail to import."""
+
+    def __init__(self, error: type[Exception], *names: str) -> None:
+        self.error, self.names = error, names
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        if name in self.names:
+            raise self.error(name)
+
+
+# A llvmlite without its library raises OSError, a simplejpeg for another numpy ValueError.
+@pytest.mark.parametrize("error", [ModuleNotFoundError, OSError, ValueError])
+def test_without_the_extra_windows_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
     buffer = io.BytesIO()
     photo(0, 97, 61).save(buffer, "JPEG")
     crop = Resize("shorter-side", 40), Crop("centre", 33)
     read = [read_windows(buffer.getvalue(), PILLOW_RGB, *crop, Stopwatch())]
-    for module in ("numba", "simplejpeg"):
-        monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, "pipeline.images.decoding.passes")
+    names = "numba", "simplejpeg", "pipeline.images.decoding.passes"
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Broken(error, *names[:2]), *sys.meta_path])
     exact_resize.cache_clear()
     _simplejpeg.cache_clear()
     try:

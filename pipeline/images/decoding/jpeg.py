@@ -15,7 +15,7 @@ def sound_jpeg(data: bytes, image: Image.Image) -> npt.NDArray[np.uint8] | None:
     """Return the pixels (height, width, 3) of a JPEG file that Pillow has opened, or None.
 
     None: of another format or colour space, not sound in every byte (Pillow then decides, and
-    names what is wrong), or simplejpeg (extra `fast`) is not installed.
+    names what is wrong), or simplejpeg (extra `fast`) cannot be used.
     """
     library = _simplejpeg()
     if library is None or image.format not in _FORMATS or image.mode not in _MODES:
@@ -31,6 +31,6 @@ def sound_jpeg(data: bytes, image: Image.Image) -> npt.NDArray[np.uint8] | None:
 def _simplejpeg() -> Any:
     try:
         import simplejpeg
-    except ImportError:
+    except Exception:  # not installed, or of another numpy: no fault of the file
         return None
     return simplejpeg

@@ -111,8 +111,10 @@ _SIGNATURE = _UINT8[:, ::1](
 def _compiled(function: Any) -> Any:
     try:
         return numba.njit(_SIGNATURE, nogil=True, cache=True)(function)
-    except RuntimeError:  # no folder for compiled code can be written: each process compiles
+    except Exception:  # compiled code cannot be kept, or what was kept is damaged
         return numba.njit(_SIGNATURE, nogil=True)(function)
 
 
+if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+    raise ImportError("numba does not compile (NUMBA_DISABLE_JIT)")
 columns_pass, rows_pass = _compiled(columns_pass), _compiled(rows_pass)

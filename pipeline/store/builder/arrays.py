@@ -75,7 +75,7 @@ def write_features(
     trained_on : sequence of str. Names of the training datasets of the weights.
     dataset : str. Name of the dataset of the ids.
     axes : str or None. Comma-separated names of the axes; None: the default for their number.
-    rows_per_shard : int or None. Rows per shard; None: as many as fit into 1 GiB, at most 65,536.
+    rows_per_shard : int or None. Rows per shard; None: as many as fit into 256 MiB, at most 65,536.
     compress : bool. Store features in small gzip chunks: smaller files, slower random access.
     progress : callable. Called with (rows done, total rows, 0).
 

@@ -83,7 +83,7 @@ class ShardBuild:
         out: str | Path,
         header: FeatureHeader,
         ids: Sequence[str],
-        rows_per_shard: int | None = None,  # None: as in the output, or shards of about 0.5-1 GiB
+        rows_per_shard: int | None = None,  # None: as in the output, or shards of 128-256 MiB
         compress: bool = False,  # existing shards take precedence
         inputs: object = None,  # JSON; unfinished work on other inputs is not resumed
         add: bool | None = None,  # append missing ids; None: errors do not offer to add

@@ -36,7 +36,7 @@ def merge(
     sets : sequence of FeatureSet, str or Path. Feature sets or their folders, with the same recipe,
         weights, dataset, axes, shape and dtype.
     out : str or Path. Folder of the shards.
-    rows_per_shard : int or None. Rows per shard; None: as many as fit into 1 GiB, at most 65,536.
+    rows_per_shard : int or None. Rows per shard; None: as many as fit into 256 MiB, at most 65,536.
     compress : bool. Store rows in small gzip chunks.
     monitor : Monitor. Receives the progress, and a log line if rows were in several sets.
 

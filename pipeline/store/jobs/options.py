@@ -65,7 +65,7 @@ class Storage:
     rows_per_shard: int | None = option(
         None,
         least=1,
-        help="Rows per shard.  [default: as many as fit in 1 GiB, at most 65536]",
+        help="Rows per shard.  [default: as many as fit in 256 MiB, at most 65536]",
     )
     compress: bool = option(
         False, help="Compress features in small gzip chunks: smaller files, slower to read."
