@@ -31,6 +31,6 @@ def sound_jpeg(data: bytes, image: Image.Image) -> npt.NDArray[np.uint8] | None:
 def _simplejpeg() -> Any:
     try:
         import simplejpeg
-    except Exception:  # not installed, or of another numpy: no fault of the file
+    except Exception:  # not installed, or for another numpy: the file may be sound
         return None
     return simplejpeg
