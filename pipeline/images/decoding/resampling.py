@@ -22,7 +22,6 @@ FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BI
 """Pillow's filters by the names of recipes."""
 
 _BITS = 22
-_HALF = 1 << (_BITS - 1)
 # A photograph's sides and the canvas' are the same for many images of a set. Those of 12 million
 # pixels need up to 50 kB each.
 _CACHED_SIDES = 1024

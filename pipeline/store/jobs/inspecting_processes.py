@@ -52,5 +52,7 @@ def answer() -> None:
             reply = {"damaged": str(error)}
         except ShardError as error:
             reply = {"failed": str(error)}
+        except OSError as error:  # while the file is hashed
+            reply = {"failed": f"{path} cannot be read ({error.strerror}); check the disk"}
         out.write(json.dumps(reply).encode() + b"\n")
         out.flush()

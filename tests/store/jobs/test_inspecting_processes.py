@@ -1,5 +1,8 @@
 """Shards that child processes verify are those that this process verifies."""
 
+import errno
+import io
+import json
 import os
 import signal
 from pathlib import Path
@@ -9,6 +12,7 @@ import pytest
 
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.errors import PipelineError
+from pipeline.store.jobs import inspecting_processes
 from pipeline.store.jobs.inspecting_processes import InspectingProcesses
 from pipeline.store.shards.format import OK, UNREADABLE, DamagedShard, RowBlock
 from pipeline.store.shards.index import FeatureIndex
@@ -48,3 +52,19 @@ def test_a_damaged_shard_and_a_killed_child_are_named(tmp_path: Path) -> None:
         inspect(shard, 0)
     path.write_bytes(data)
     assert inspect(shard, 0) == ShardFile(path).inspect(0)
+
+
+def test_a_child_names_the_error_of_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built(tmp_path / "set")
+    path = next((tmp_path / "set").glob("shard-*"))
+
+    def failing(shard: ShardFile, first_row: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(shard.path))
+
+    given, out = io.BytesIO(f"null\n{json.dumps([str(path), 0])}\n".encode()), io.BytesIO()
+    monkeypatch.setattr(inspecting_processes, "answering", lambda: (given, out))
+    monkeypatch.setattr(ShardFile, "inspect", failing)
+    inspecting_processes.answer()
+    assert json.loads(out.getvalue()) == {
+        "failed": f"{path} cannot be read (Input/output error); check the disk"
+    }
