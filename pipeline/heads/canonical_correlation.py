@@ -99,7 +99,12 @@ class CanonicalCorrelation:
     def largest_eigenvalues(self) -> tuple[float, float]:
         """Return the largest eigenvalue of the images' covariance and of the captions'."""
         start = np.ones(len(self._large))
-        if len(start) > 2:
+        if not (self._large @ start).any():
+            # Of a column that is not 0 the image is not 0 either; ARPACK's start must not become 0.
+            start = self._large[self._large.diagonal().argmax()]
+        if not start.any():
+            other = 0.0
+        elif len(start) > 2:
             other = float(eigsh(self._large, 1, v0=start, return_eigenvectors=False)[0])
         else:
             other = float(np.linalg.eigvalsh(self._large)[-1])

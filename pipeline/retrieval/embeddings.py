@@ -106,7 +106,7 @@ class Embeddings:
 
 def num_axes(similarity: str) -> int:
     """Return the number of axes of embeddings: 2, or 3 for a similarity of sets."""
-    if similarity not in SIMILARITIES:
+    if not isinstance(similarity, str) or similarity not in SIMILARITIES:
         raise EmbeddingsError(
             f"similarity {similarity!r} is not known; expected one of " + ", ".join(SIMILARITIES)
         )

@@ -23,7 +23,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 def nearest(name: str, names: Iterable[str], most: int = _MOST) -> list[str]:
     """Return at most `most` names similar to a misspelt or abbreviated name, best first."""
-    given = name.lower()
+    given = str(name).lower()
     near: list[tuple[float, int, str]] = []
     for other in dict.fromkeys(names):
         candidate = other.lower()

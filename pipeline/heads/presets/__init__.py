@@ -29,7 +29,7 @@ PRESETS: dict[str, Preset] = {
 
 def find_preset(name: str) -> Preset:
     """Return a preset by name; a HeadError lists the names nearest to an unknown one."""
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         hint = did_you_mean(name, PRESETS, "pipeline list experiments")
         raise HeadError(f"no preset is called {name!r}; {hint}")
     return PRESETS[name]

@@ -70,9 +70,10 @@ def recall(
             f"image_of_caption: {len(outside)} captions name rows that images does not have, first "
             f"caption {outside[0]}, row {rows[outside[0]]}; rows are 0 to {len(sides[0]) - 1}"
         )
-    if captions_per_image is not None and captions_per_image < 1:
+    whole = isinstance(captions_per_image, int | np.integer | None)
+    if not whole or (captions_per_image is not None and captions_per_image < 1):
         raise EmbeddingsError(
-            f"captions_per_image is {captions_per_image}; use at least 1, or None to count all"
+            f"captions_per_image is {captions_per_image!r}; use at least 1, or None to count all"
         )
     image_ids, caption_ids = (_numbered(len(side)) for side in sides)
     embeddings = Embeddings(
@@ -88,6 +89,8 @@ def recall(
 
 
 def _array(name: str, given: npt.ArrayLike) -> npt.NDArray[Any]:
+    if isinstance(given, np.ma.MaskedArray):
+        raise EmbeddingsError(f"{name} is a masked array; fill it, or leave masked rows out")
     try:
         return np.asarray(given)
     # Rows of different lengths, or tensors on a GPU or with gradients.

@@ -190,10 +190,13 @@ def axes_of(row_shape: tuple[int, ...], axes: str | None, what: str) -> str:
 
 def _sliceable(array: Any) -> Any:
     """Return an object with `shape`, `dtype` and slices that holds rows of floats."""
-    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+    if isinstance(array, np.ma.MaskedArray):
+        raise ShardError("the array is masked; fill it, or mark such rows as failed by `status`")
+    # Tensors have dtypes of their own, and sparse arrays no length.
+    if not isinstance(getattr(array, "dtype", None), np.dtype) or hasattr(array, "toarray"):
         try:
             array = np.asarray(array)
-        except ValueError as error:
+        except (ValueError, TypeError, RuntimeError) as error:
             raise ShardError(
                 f"not an array of numbers ({error}); all rows must have the same shape"
             ) from error
@@ -214,7 +217,10 @@ def _columns(
     rows: int, status: Sequence[int] | np.ndarray | None, errors: Sequence[str] | None
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return status (rows,) uint8 and failure reasons that agree."""
-    codes = np.zeros(rows, np.int64) if status is None else np.asarray(status)
+    try:
+        codes = np.zeros(rows, np.int64) if status is None else np.asarray(status)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ShardError(f"status is not an array ({error}); pass one number per row") from error
     if codes.shape != (rows,) or (errors is not None and len(errors) != rows):
         raise ShardError(
             f"found status of shape {codes.shape} and {len(errors or ())} errors for {rows} rows; "
@@ -235,7 +241,7 @@ def _columns(
 
 
 def _checked_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    name = recipe.get("name")
+    name = recipe.get("name") if isinstance(recipe, Mapping) else None
     if not isinstance(name, str) or not name:
         raise ShardError(
             f"the recipe has name {name!r}; name how the features were computed, for example "

@@ -260,8 +260,16 @@ def test_features_that_never_vary_change_nothing() -> None:
 
 def test_what_has_no_solution_is_refused() -> None:
     features, captions, image_of_caption = made([2] * 20)
-    with pytest.raises(HeadError, match="training split do not correlate"):
-        fitted(pairs(features, np.full_like(captions, 0.3), image_of_caption))
+    constant = np.full_like(captions, 0.25)
+    rank_one = captions[:, :1] * np.arange(1, captions.shape[1] + 1)
+    wide = np.repeat(features, 4, axis=1)
+    for x in (features, wide, 0 * features, 0 * wide):
+        for y in (constant, 0 * captions, *([] if x.any() else [captions, rank_one])):
+            with pytest.raises(HeadError, match="training split do not correlate"):
+                fitted(pairs(x, y, image_of_caption), regularisation="relative")
+    for y in (rank_one, captions - captions.mean(axis=1, keepdims=True)):
+        head, _ = fitted(pairs(wide, y, image_of_caption), regularisation="relative")
+        assert np.isfinite(head.embed_captions(ArrayRows(y.astype(np.float32)))).all()
     singular = replace(
         moments_of(pairs(features, captions, image_of_caption)), images=np.zeros((12, 12))
     )

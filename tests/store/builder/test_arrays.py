@@ -6,6 +6,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import torch
+from scipy import sparse
 
 from pipeline.store.builder import arrays, unfinished_shard
 from pipeline.store.builder.arrays import write_features
@@ -150,6 +152,11 @@ def test_written_sets_merge(tmp_path: Path) -> None:
         ({"array": np.full((3, 2), np.nan)}, r"\['b/3.jpg', .* mark them as failed"),
         ({"array": np.full((3, 2), 1e300)}, "outside float32"),
         ({"array": np.full((3, 2), 1e-300)}, "outside float32"),
+        ({"array": np.ma.ones((3, 2), np.float32)}, "the array is masked"),
+        ({"array": sparse.eye_array(3, 2)}, "holds object"),
+        ({"array": torch.zeros(3, 2, requires_grad=True)}, "not an array of numbers .*detach"),
+        ({"status": [0, [1], 0]}, "status is not an array"),
+        ({"recipe": "x"}, "has name None"),
         ({"recipe": {}}, "has name None"),
         ({"recipe": {"name": ""}}, "name how"),
         ({"recipe": {"name": "x", "net": object()}}, "values outside JSON"),

@@ -150,7 +150,7 @@ def _path_and_bytes(value: Any) -> tuple[str, None] | tuple[str | None, bytes]:
         return str(value), None
     if isinstance(data, bytes | bytearray | memoryview):
         return path, bytes(data)
-    if data is None or data != data:
+    if data is None or (isinstance(data, float) and data != data):
         raise RowFault("no path", "the path is missing")
     raise RowFault(
         "unusable path",

@@ -11,6 +11,7 @@ from pipeline.store.convert.importers.source import ImportSource, import_rows
 from pipeline.store.convert.importers.tables import TableFeatures
 from pipeline.store.convert.layouts import DEFAULT_ARRAYS, IMPORTS
 from pipeline.store.errors import WrongUsage
+from pipeline.store.one_or_many import texts_of
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.index import FeatureIndex
 
@@ -94,6 +95,8 @@ def import_features(
         raise WrongUsage("`array=...` cannot be used with `layout=npy`, which has a single array")
     if isinstance(ids, str | Path):
         ids = read_ids(ids)
+    elif ids is not None:
+        ids = texts_of(ids, "id")[0]
     opened = _opened(
         Path(source), layout, ids, every, array or DEFAULT_ARRAYS.get(layout, ""), monitor.log
     )
