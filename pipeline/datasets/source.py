@@ -1,10 +1,11 @@
 """Reading source files with errors that name the file and the line or entry."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pipeline.datasets.checks import DatasetError, check_caption, check_relative
 from pipeline.store.hashing import sha256_of_file
@@ -15,6 +16,7 @@ from pipeline.store.schema import SchemaError, decode_given
 
 UTF_8 = "utf-8"
 _CONVERT = "convert the file to UTF-8 first"
+_FORMS: tuple[Literal["NFC"], Literal["NFD"]] = ("NFC", "NFD")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 T = TypeVar("T")
 
@@ -78,10 +80,19 @@ def media_file(root: Path, file: str, where: str, unit: str = "image") -> str:
         ) from error
     if not exists:
         raise DatasetError(
-            f"{where}: {unit} {file!r} not found below {root}; check the folder, or remove the "
-            "entry"
+            f"{where}: {unit} {file!r} not found below {root}{in_other_form(root, file)}; check "
+            "the folder, or remove the entry"
         )
     return PurePosixPath(file).as_posix()
+
+
+def in_other_form(root: Path, file: str) -> str:
+    """Return a hint at a file whose name is the same text, in another normal form of Unicode."""
+    for form in _FORMS:
+        other = unicodedata.normalize(form, file)
+        if other != file and (root / other).is_file():
+            return f", but its name in Unicode's form {form} is there; write both in one form"
+    return ""
 
 
 def caption_line(text: str, where: str) -> str:

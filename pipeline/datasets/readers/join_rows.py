@@ -66,7 +66,7 @@ def manifest_of_tables(
         all_rows = list(all_rows)
         root = _common_folder([row.path for row in all_rows])
     resolver = PathResolver(root, unit)
-    joined = JoinedImages(resolver, unit, rejected, options.split_by_folder)
+    joined = JoinedImages(resolver, unit, rejected, options)
     for row in all_rows:
         try:
             joined.add(row)

@@ -5,6 +5,7 @@ from typing import Any
 
 from pipeline.datasets.checks import check_caption, check_relative, check_split
 from pipeline.datasets.manifest import Metadata
+from pipeline.datasets.readers.tables.open_tables import TableOptions
 from pipeline.datasets.readers.tables.paths import PathResolver
 from pipeline.datasets.readers.tables.rows import Row
 from pipeline.datasets.readers.tables.table import RejectedRows, RowFault
@@ -27,14 +28,19 @@ class JoinedImages:
     """Images by path, and counts of what was changed."""
 
     def __init__(
-        self, resolver: PathResolver, unit: str, rejected: RejectedRows, split_by_folder: bool
+        self,
+        resolver: PathResolver,
+        unit: str,
+        rejected: RejectedRows,
+        options: TableOptions,
     ) -> None:
         """Start empty; `unit` is the noun for an entry in messages."""
         self.images: dict[str, JoinedImage] = {}
         # Metadata columns with several values for one image, such as a caption number.
         self.varying: set[str] = set()
         self._resolver, self._unit, self._rejected = resolver, unit, rejected
-        self._split_by_folder = split_by_folder
+        self._split_by_folder = options.split_by_folder
+        self._id_is_stated, self._by_path = options.columns.id is not None, False
         self._path_of: dict[str, str] = {}
         self._first: Row | None = None
         self._mended = 0
@@ -43,7 +49,10 @@ class JoinedImages:
         """Add a row; raise `RowFault` without adding anything if it is invalid."""
         path = row.path if row.path in self.images else self._resolver.resolve(row.path)
         image = self.images.get(path)
-        split, image_id = self._split(row, path), row.id or name_of(path)
+        if image is not None and self._numbers_lines(row.id, image.id):
+            self._identify_by_path()
+        split = self._split(row, path)
+        image_id = name_of(path) if self._by_path else row.id or name_of(path)
         if image is None:
             self._check_id(row, image_id, path)
             image = JoinedImage(image_id, split, row.table.place(row.number))
@@ -62,6 +71,18 @@ class JoinedImages:
         for name, value in row.metadata.items():
             if image.metadata.setdefault(name, value) != value:
                 self.varying.add(name)
+
+    def _numbers_lines(self, here: str | None, before: str) -> bool:
+        """Return whether a detected column of ids numbers lines, as annotations, not images."""
+        numbers = here is not None and here.isdecimal() and before.isdecimal()
+        return numbers and here != before and not (self._by_path or self._id_is_stated)
+
+    def _identify_by_path(self) -> None:
+        self._by_path = True
+        self.varying.add("id")
+        for path, image in self.images.items():
+            image.id = name_of(path)
+        self._path_of = {image.id: path for path, image in self.images.items()}
 
     def notes(self) -> dict[str, Any]:
         """Return what was changed, without zeros."""
@@ -101,7 +122,7 @@ class JoinedImages:
         return first_folder(name_of(path)) if self._split_by_folder else split
 
     def _check_id(self, row: Row, image_id: str, path: str) -> None:
-        if row.id is not None and (reason := check_relative(row.id)):
+        if row.id is not None and not self._by_path and (reason := check_relative(row.id)):
             raise RowFault("unusable id", f"id {row.id!r} {reason}; ids are used like paths")
         if (other := self._path_of.get(image_id)) is not None:
             raise RowFault(

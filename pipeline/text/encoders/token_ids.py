@@ -29,6 +29,9 @@ PADDING, UNKNOWN, START, END = range(4)
 FIRST_WORD = 4
 """Token id of the vocabulary's first word."""
 
+MOST_WORDS = 512
+"""Most words of a row without `max_length`, since one long text would lengthen all rows."""
+
 
 @dataclass(frozen=True)
 class TokenLayout:
@@ -82,9 +85,9 @@ words
 
 
 def longest_caption(texts: Sequence[str], tokenizer: Tokenizer, layout: TokenLayout) -> int:
-    """Return the row length that fits the longest caption, with at least 1 word."""
+    """Return the row length that fits the longest caption, of 1 word to `MOST_WORDS`."""
     words = max((len(tokenizer.tokenize(text)) for text in texts), default=0)
-    return max(words, 1) + layout.marks
+    return min(max(words, 1), MOST_WORDS) + layout.marks
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class IdOptions(WordOptions):
     layout: str = encoder_option(
         "kiros", choices=TOKEN_LAYOUTS, help="Token ids: layout, with the marks around the words."
     )
-    # None is replaced by the length of the longest training caption.
+    # None is replaced by the length of the longest training caption, up to `MOST_WORDS` words.
     max_length: int | None = encoder_option(
         None, least=1, help="Token ids: length of a row, including marks."
     )

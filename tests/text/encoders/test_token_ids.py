@@ -87,6 +87,13 @@ def test_longest_caption_cuts_nothing(name: str) -> None:
     TokenIds(KNOWN, TOKENIZER, longest_caption([], TOKENIZER, layout), layout)
 
 
+def test_one_long_text_does_not_lengthen_all_rows() -> None:
+    texts, layout = ["dog", "cat " * 20_000], TOKEN_LAYOUTS["vsepp"]
+    encoder = TokenIds(KNOWN, TOKENIZER, longest_caption(texts, TOKENIZER, layout), layout)
+    assert encoder.encode(texts).shape == (2, 514)
+    assert report_of(encoder, texts).cut == (1,)
+
+
 def test_report_counts_what_is_unknown() -> None:
     report = report_of(TokenIds(KNOWN, TOKENIZER, 5), ["dog zz", "zz yy"])
     assert report.oov_words == (("zz", 2), ("yy", 1))

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline.datasets.checks import DatasetError, check_relative
 from pipeline.datasets.readers.tables.table import RowFault
+from pipeline.datasets.source import in_other_form
 from pipeline.store.inner_files import outer_file
 from pipeline.store.objects.urls import shown, url_of
 
@@ -54,7 +55,8 @@ class PathResolver:
         prefix = "" if self._is_file(file, path) else self._repeated_folders(file)
         file = file.removeprefix(prefix)
         if not self._is_file(file, path):
-            reason = f"{self._unit} {path!r} not found below {shown(self._root)}"
+            other = "" if self._url else in_other_form(self._root, file)
+            reason = f"{self._unit} {path!r} not found below {shown(self._root)}{other}"
             raise RowFault(f"{self._unit} not found", reason, path)
         file = PurePosixPath(file).as_posix()
         if file != path:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.prepare import prepare
 from pipeline.datasets.readers.tables.columns import KNOWN, ColumnNames, find_columns
@@ -187,6 +188,24 @@ def test_captions_joined_by_a_separator(read: Read, given: str, mark: str) -> No
     data = f'path,caption\na.jpg,"one, two{mark}[three]{mark}"\n'
     manifest = read("c.csv", data, caption_separator=given)
     assert captions(manifest) == [("one, two", "[three]")]
+
+
+def test_numbers_of_lines_are_no_ids_of_images(read: Read) -> None:
+    table = "id,image,caption\n7,in/b.jpg,x\n8,a.jpg,y\n9,in/b.jpg,z\n10,in/b.jpg,w\n"
+    manifest = read("c.csv", table)
+    assert [(e.id, e.captions) for e in manifest] == [
+        ("in/b.jpg", ("x", "z", "w")),
+        ("a.jpg", ("y",)),
+    ]
+    assert manifest.notes["columns_that_differ_within_an_image"] == ["id"]
+    with pytest.raises(DatasetError, match=r"line 4: image 'in/b\.jpg' has id '9' here"):
+        read("c.csv", table, id_column="id")
+
+
+def test_a_name_in_another_form_of_unicode_is_pointed_out(root: Path, read: Read) -> None:
+    (root / "cafe\u0301.jpg").touch()
+    with pytest.raises(DatasetError, match=r"not found below .*, but its name in .* NFD is there"):
+        read("c.csv", "path,caption\ncaf\u00e9.jpg,x\n")
 
 
 def test_splits_of_hashes_and_folders(root: Path, read: Read) -> None:
