@@ -28,11 +28,11 @@ BUDGET = {
     # 960 more: feature sets in a store, shard by shard, with leases, and what tasks carry to
     # workers that share no folder.
     # 58 more: missing inputs, lost leases and late tasks cost a set in a store no features.
-    "store": 15335,  # to become 8,900
+    "store": 15344,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     # 108 more: the same, when a dataset is prepared.
     # 90 more: links into the project and DVC's cache, and bad names of files.
-    "datasets": 5210,  # to become 3,900
+    "datasets": 5244,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
     # 110 more: checkpoints of training programs are read by an unpickler that runs nothing of
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
@@ -49,16 +49,16 @@ BUDGET = {
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
-    "text": 6673,  # to become 5,900
+    "text": 6676,  # to become 5,900
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     # 204 more: programs of heads, for torch.export and ONNX.
-    "heads": 8159,  # to become 7,600
+    "heads": 8164,  # to become 7,600
     # 78 more: search by a vector, and by an encoder of one's own.
     # 2 more: features of a package that is not installed.
     # 3 more: programs of heads, for torch.export and ONNX.
     # 23 more: ranks of embeddings that stay on a device.
-    "retrieval": 5537,  # to become 5,000
+    "retrieval": 5540,  # to become 5,000
     "testing": 301,
     # 5 more: search without the package of a head.
     # 259 more: programs of heads, for torch.export and ONNX.
@@ -97,7 +97,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 47349,  # to become 27,000
+    "tests": 47393,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
