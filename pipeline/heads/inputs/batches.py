@@ -26,6 +26,10 @@ Batches = Callable[[RowNumbers, np.random.Generator], Iterator[RowNumbers]]
 """Caption rows (n,) of one epoch, from `Pairs.image_of_caption`, in training order."""
 
 
+class WorkerEnded(PipelineError):
+    """A process that loads batches was killed, or could not read its files."""
+
+
 class TensorBatch:
     """A dataclass whose fields are tensors."""
 
@@ -181,7 +185,7 @@ def _is_single(images: RowNumbers) -> bool:
     return bool((images == images[0]).all())
 
 
-class PairDataset(Dataset[Batch | PipelineError]):
+class PairDataset(Dataset[Batch]):
     """Pairs, indexed by arrays of caption rows."""
 
     def __init__(self, pairs: Pairs) -> None:
@@ -190,22 +194,55 @@ class PairDataset(Dataset[Batch | PipelineError]):
         self._captions: Rows = pairs.captions
         self._image_of_caption = pairs.image_of_caption
 
-    def __getitem__(self, key: tuple[int, RowNumbers]) -> Batch | PipelineError:
+    def __getitem__(self, key: tuple[int, RowNumbers]) -> Batch:
         """Return the batch of some caption rows with each of their images once."""
         epoch, rows = key
         images, image_of_caption = np.unique(self._image_of_caption[rows], return_inverse=True)
         seen = self._images
         if isinstance(seen, EpochRows):
             seen = seen.in_epoch(epoch)
+        return Batch(
+            torch.from_numpy(seen.take(images)),
+            torch.from_numpy(self._captions.take(rows)),
+            torch.from_numpy(image_of_caption),
+        )
+
+
+class _WithErrors(Dataset[Any]):
+    """A dataset that returns errors of a user or the system: from a worker, one that is raised has
+    a traceback as its text."""
+
+    def __init__(self, dataset: Dataset[Any]) -> None:
+        self._dataset = dataset
+
+    def __getitem__(self, key: Any) -> Any:
         try:
-            return Batch(
-                torch.from_numpy(seen.take(images)),
-                torch.from_numpy(self._captions.take(rows)),
-                torch.from_numpy(image_of_caption),
-            )
-        # Returned, not raised: from a worker, its text would be a traceback.
-        except PipelineError as error:
+            return self._dataset[key]
+        except (PipelineError, OSError) as error:
             return error
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """A batch as arrays, which travel through a pipe; tensors need shared memory."""
+
+    kind: type[TensorBatch]
+    arrays: list[np.ndarray[Any, Any]]
+
+    @classmethod
+    def unless_shared(cls, batch: Any) -> Any:
+        """Move a batch of a worker to shared memory, or return its arrays if that is full.
+
+        Later, torch would fail in a thread that nobody waits for, and the batch would never come.
+        """
+        if not isinstance(batch, TensorBatch):
+            return batch
+        try:
+            for tensor in vars(batch).values():
+                tensor.share_memory_()
+        except RuntimeError:
+            return cls(type(batch), [tensor.numpy() for tensor in vars(batch).values()])
+        return batch
 
 
 class BatchLoader:
@@ -221,8 +258,9 @@ class BatchLoader:
         """Load the batches of `dataset` whose keys `epoch` draws; workers start on first use."""
         self._device = device
         self._loader = DataLoader(
-            dataset,
+            _WithErrors(dataset),
             batch_size=None,
+            collate_fn=_Arrays.unless_shared if workers else None,
             # Keys are drawn in this process, so that they do not depend on the worker count.
             sampler=_Epoch(epoch),
             num_workers=workers,
@@ -235,10 +273,21 @@ class BatchLoader:
         )
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._loader:
-            if isinstance(batch, PipelineError):
-                raise batch
-            yield batch.to(self._device)
+        try:
+            for batch in self._loader:
+                if isinstance(batch, Exception):
+                    raise batch
+                if isinstance(batch, _Arrays):
+                    batch = batch.kind(*map(torch.from_numpy, batch.arrays))
+                yield batch.to(self._device)
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            raise WorkerEnded(
+                f"a process that loads batches ended ({str(error).partition(' It is')[0]}); most "
+                "often memory or a disk was missing: use fewer (`workers=0` is none), then run "
+                "the same command again"
+            ) from error
 
 
 class _Epoch:

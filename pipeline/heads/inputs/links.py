@@ -17,7 +17,6 @@ from pipeline.heads import HeadError
 from pipeline.heads.inputs.batches import TensorBatch, in_batches, one_more_of_each
 from pipeline.heads.inputs.feature_rows import Features, Rows
 from pipeline.heads.inputs.pairs import Links, Lists, Pairs
-from pipeline.store.errors import PipelineError
 from pipeline.store.shards.row_keys import RowNumbers
 
 
@@ -133,14 +132,14 @@ def require_two_phrases(pairs: Pairs) -> None:
         )
 
 
-class LinkedDataset(Dataset["LinkedBatch | PipelineError"]):
+class LinkedDataset(Dataset["LinkedBatch"]):
     """Batches of images and phrases, indexed by rows."""
 
     def __init__(self, pairs: Pairs) -> None:
         self._images, self._links = pairs.images, links_of(pairs)
 
-    def __getitem__(self, rows: LinkedRows) -> "LinkedBatch | PipelineError":
-        """Return a batch, or a user's error; see `PairDataset`."""
+    def __getitem__(self, rows: LinkedRows) -> "LinkedBatch":
+        """Return a batch."""
         links = self._links
         matches = np.zeros((len(rows.images) + len(rows.mined), len(rows.phrases)), bool)
         column = np.full(len(links.phrases), -1)
@@ -155,15 +154,12 @@ class LinkedDataset(Dataset["LinkedBatch | PipelineError"]):
             drawn = np.isin(mined, rows.mined)
             negatives[len(rows.images) :] = False
             negatives[len(rows.images) + row[drawn], phrase[drawn]] = True
-        try:
-            images = self._images.take(rows.images)
-            if links.mined is not None and len(rows.mined):
-                images = np.concatenate([images, links.mined.take(rows.mined)])
-            return LinkedBatch(
-                torch.from_numpy(images),
-                torch.from_numpy(links.phrases.take(rows.phrases)),
-                torch.from_numpy(matches),
-                torch.from_numpy(negatives),
-            )
-        except PipelineError as error:
-            return error
+        images = self._images.take(rows.images)
+        if links.mined is not None and len(rows.mined):
+            images = np.concatenate([images, links.mined.take(rows.mined)])
+        return LinkedBatch(
+            torch.from_numpy(images),
+            torch.from_numpy(links.phrases.take(rows.phrases)),
+            torch.from_numpy(matches),
+            torch.from_numpy(negatives),
+        )

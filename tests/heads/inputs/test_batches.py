@@ -1,13 +1,21 @@
 """Batches: what an epoch holds, and that no batch is without a negative."""
 
+import errno
+import os
+import signal
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.batches import (
+    Batch,
+    BatchLoader,
+    PairDataset,
+    WorkerEnded,
     batches_with_siblings,
     captions_with_drawn,
     one_caption_each,
@@ -102,6 +110,51 @@ def test_every_caption_of_an_image_is_drawn_equally_often() -> None:
     counts = np.bincount(np.concatenate(drawn), minlength=14)
     expected = 3000 / np.bincount(OWNER)[OWNER]
     assert (np.abs(counts - expected) <= 5 * np.sqrt(expected)).all()
+
+
+class Faulty(PairDataset):
+    """Pairs, of which the last batch has a fault of its worker."""
+
+    fault = "none"
+
+    def __getitem__(self, key: tuple[int, npt.NDArray[np.int64]]) -> Batch:
+        if key[0] == 1 and self.fault == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if key[0] == 1 and self.fault == "unmounted":
+            raise OSError(errno.EIO, "Input/output error", "features.h5")
+        return super().__getitem__(key)
+
+
+def loaded(fault: str, workers: int) -> list[Batch]:
+    data = Faulty(pairs(6))
+    data.fault = fault
+    keys = [(0, np.arange(4)), (1, np.arange(2, 6))]
+    return list(BatchLoader(data, lambda: keys, workers, torch.device("cpu")))
+
+
+def test_a_full_shared_memory_changes_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches then come through a pipe. Before, the first one was waited for without end."""
+
+    def full(tensor: torch.Tensor) -> None:
+        raise RuntimeError("unable to allocate shared memory(shm): No space left on device (28)")
+
+    expected = loaded("none", 0)
+    monkeypatch.setattr(torch.Tensor, "share_memory_", full)
+    for batch, own in zip(loaded("none", 1), expected, strict=True):
+        for name, tensor in vars(own).items():
+            torch.testing.assert_close(getattr(batch, name), tensor, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "reason"),
+    [
+        ("killed", WorkerEnded, r"loads batches ended \(DataLoader worker .* killed"),
+        ("unmounted", OSError, "Input/output error"),
+    ],
+)
+def test_a_fault_of_a_worker_is_named(fault: str, error: type[Exception], reason: str) -> None:
+    with pytest.raises(error, match=reason):
+        loaded(fault, 1)
 
 
 def test_one_image_alone_is_refused() -> None:
