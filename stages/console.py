@@ -56,12 +56,18 @@ class LocalPath(click.Path):
 
 
 class OutputPath(click.Path):
-    """An output path; an empty text is rejected, since `Path` reads it as the current folder."""
+    """An output path; rejected, before any work, if nothing can be written there."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the path."""
-        if value == "":
+        # Imported here, as above.
+        from pipeline.store.files import require_folder
+        from pipeline.store.objects.urls import url_of
+
+        if value == "":  # `Path` reads it as the current folder
             self.fail("an empty path cannot be an output", param, ctx)
+        if url_of(value) is None:
+            require_folder(Path(value).parent)
         return super().convert(value, param, ctx)
 
 

@@ -8,7 +8,8 @@ import click
 from pipeline.datasets.readers import READERS
 from pipeline.experiments.layout import Layout
 from stages.additions import additions_to
-from stages.command import IMAGES, PATH, Group, flag, option
+from stages.command import IMAGES, Group, flag, option
+from stages.console import OUTPUT
 from stages.prepare_options import (
     expect_option,
     log_dataset,
@@ -107,7 +108,7 @@ for command in additions_to("PREPARE"):
 
 @prepare.command("dataset")
 @click.argument("name")
-@option("--out", "Folder of the dataset.  [default: data/NAME]", PATH)
+@option("--out", "Folder of the dataset.  [default: data/NAME]", OUTPUT)
 @click.pass_context
 def of_params(ctx: click.Context, name: str, out: Path | None) -> None:
     """Prepare a dataset as `datasets` of params.yaml specifies.

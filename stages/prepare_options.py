@@ -10,7 +10,7 @@ import click
 from pipeline.datasets.checks import check_split
 from pipeline.store.wording import counted
 from stages.command import PATH, Decorator, add_options, flag, option
-from stages.console import elapsed, log_done
+from stages.console import OUTPUT, elapsed, log_done
 
 if TYPE_CHECKING:
     from pipeline.datasets.manifest import Manifest
@@ -88,7 +88,7 @@ def split_option(
 
 
 name_option = option("--name", "Name of the dataset.  [default: name of the folder OUT]")
-out_option = path_option("--out", "Output folder of the dataset.")
+out_option = path_option("--out", "Output folder of the dataset.", kind=OUTPUT)
 expect_option = split_option(
     "--expect",
     "SPLIT=COUNT",

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.datasets.splits import require_captions
 from pipeline.experiments.layout import DATA, Layout, seeded
 from pipeline.experiments.steps.experiment_steps import add_ensemble, add_experiment
 from pipeline.experiments.steps.kinds import ExperimentKind, experiment_kinds, kind_of
@@ -211,7 +210,7 @@ def run(
             if members:
                 weights = {seeded(m, each, training.seed): weight for m, weight in members.items()}
                 add_ensemble(plan, seeded(name, each, training.seed), weights)
-    require_captions(plan.manifest)
+    plan.require_all()
     if dry_run:
         return RunResult({}, plan.announce(monitor))
     trained = [seeded(name, each, training.seed) for name in names for each in every_seed]

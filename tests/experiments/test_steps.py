@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.prepare import prepare
 from pipeline.experiments.layout import Layout
+from pipeline.experiments.run import run
 from pipeline.experiments.steps.step import Failure, Plan, Step
 from pipeline.store.builder.locking import require_space
 from pipeline.store.errors import FileReadError, PipelineError
+from pipeline.store.files import OutputError
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.format import ShardError
 from tests.project import Recorder
@@ -54,6 +58,37 @@ def test_what_does_not_need_a_failed_step_is_made(
         )
     lacking = tuple(f"make {name}" for name in "abxyt" if name in failing + left_out)
     assert plan_of(tmp_path).make(QUIET) == (lacking, {})
+
+
+@pytest.mark.parametrize(
+    ("splits", "reason"),
+    [
+        (["train", "test"], "no split 'val' or 'dev' or 'validation' for validation"),
+        (["val", "test"], "no split 'train' for train"),
+        (["train"], "no split 'test' or"),
+    ],
+)
+def test_what_is_missing_is_known_before_the_first_step(
+    splits: list[str], reason: str, tmp_path: Path
+) -> None:
+    rows = [{"path": f"{s}.png", "caption": "a dog", "split": s} for s in splits]
+    for row in rows:
+        (tmp_path / row["path"]).touch()
+    prepare(rows, tmp_path / "mine", root=tmp_path)
+    with pytest.raises(DatasetError, match=reason):
+        run("qian2018-baseline", tmp_path / "mine", root=tmp_path / "made", size="tiny")
+    assert not (tmp_path / "made").exists()
+
+
+def test_an_output_that_cannot_be_written_is_known_before_the_first_step(tmp_path: Path) -> None:
+    rows = [{"path": f"{s}.png", "caption": "a dog", "split": s} for s in ("train", "val")]
+    for row in rows:
+        (tmp_path / row["path"]).touch()
+    prepare(rows, tmp_path / "mine", root=tmp_path)
+    (tmp_path / "evaluations").touch()
+    with pytest.raises(OutputError, match="evaluations is a file"):
+        run("qian2018-baseline", tmp_path / "mine", root=tmp_path, size="tiny")
+    assert not (tmp_path / "features").exists()
 
 
 def full_disk() -> ShardError:

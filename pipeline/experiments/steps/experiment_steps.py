@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from pipeline.datasets.splits import require_captions
 from pipeline.experiments.layout import seeded
 from pipeline.experiments.steps.head_steps import add_head, add_tuned_features, hashes_of
 from pipeline.experiments.steps.input_steps import add_features, add_own_vectors, add_text
@@ -56,6 +57,7 @@ def add_embeddings(
 ) -> Path:
     """Add the step that embeds the test split with a head."""
     out, test = plan.layout.embeddings(experiment.name), plan.split("test")
+    require_captions(plan.manifest, test)
 
     def expected() -> Record:
         return {

@@ -20,6 +20,7 @@ from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.side_by_side import write_view
 from pipeline.store.wording import counted
 from pipeline.text.encode import Captions, encode
+from pipeline.text.encoders.registry import encoder_options
 from pipeline.text.fitting import supersede_encoder
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import (
@@ -94,6 +95,7 @@ def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
     if (vectors := str(options.get("vectors"))) in plan.word_vectors:
         needs = (_add_vectors(plan, vectors),)
         options["vectors"] = str(needs[0])
+    encoder_options(captions.encoder, **options)  # raises before any step runs
     out = plan.layout.text(captions.name)
     rows = sum(len(entry.captions) for entry in plan.manifest.entries)
 

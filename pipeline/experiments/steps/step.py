@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.datasets.splits import Role, split_for
+from pipeline.datasets.splits import Role, require_captions, split_for
 from pipeline.experiments.layout import Layout
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
@@ -21,6 +21,7 @@ from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingO
 from pipeline.store.current.readers import file_record
 from pipeline.store.current.record import Reader, Record, stale
 from pipeline.store.errors import FileReadError, PipelineError, is_out_of_memory
+from pipeline.store.files import require_folder
 from pipeline.store.progress import Monitor
 
 _OF_THE_SYSTEM = {
@@ -103,6 +104,13 @@ class Plan:
     def add(self, step: Step) -> Path:
         """Add a step, unless one with the same output exists; return the output."""
         return self.steps.setdefault(step.out, step).out
+
+    def require_all(self) -> None:
+        """Raise before the first step where a split or a place to write is missing."""
+        require_captions(self.manifest, self.split("train"))
+        require_captions(self.manifest, self.split("validation"))
+        for step in self.steps.values():
+            require_folder(step.out.parent)
 
     def make(self, monitor: Monitor) -> tuple[tuple[str, ...], dict[Path, Failure]]:
         """Run missing and stale steps; return those that changed their output, and the failures.

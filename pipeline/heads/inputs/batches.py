@@ -285,8 +285,8 @@ class BatchLoader:
                 raise
             raise WorkerEnded(
                 f"a process that loads batches ended ({str(error).partition(' It is')[0]}); most "
-                "often memory or a disk was missing: use fewer (`workers=0` is none), then run "
-                "the same command again"
+                "often memory or a disk was missing: use fewer workers (`workers=0` loads in this "
+                "process), then run the same command again"
             ) from error
 
 
