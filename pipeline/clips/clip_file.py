@@ -39,6 +39,8 @@ CONTAINERS = {
     "ogg": "OGG",
 }
 _ONE_FILE = {"format_whitelist": ",".join(CONTAINERS), "protocol_whitelist": ""}
+# They state the time of the end, which is not the length of a clip that starts late.
+_STATE_THE_END = ("matroska,webm", "asf")
 _BLOCK = 1 << 20
 # Tolerance for a missing end, as a share of the stated length and in seconds.
 MISSING_SHARE, _MISSING_SECONDS = Fraction(1, 20), Fraction(1, 4)
@@ -207,6 +209,8 @@ def require_whole(container: "InputContainer", last: Fraction | None) -> None:
         return
     first = Fraction(container.start_time or 0, 1_000_000)
     stated = Fraction(container.duration, 1_000_000)
+    if container.format.name in _STATE_THE_END and stated > first:
+        stated -= first
     actual = Fraction(0) if last is None else last - first
     if stated - actual > max(stated * MISSING_SHARE, _MISSING_SECONDS):
         raise UnusableImage(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from PIL import Image
 
 from pipeline.clips.clip_file import ClipFile, require_time
@@ -18,11 +19,18 @@ if TYPE_CHECKING:
 DECODING = "pyav, times of presentation, rotation applied, swscale to rgb24"
 """The decoding rule of every clip recipe."""
 
-_QUARTER_TURNS = {
-    1: Image.Transpose.ROTATE_90,
-    2: Image.Transpose.ROTATE_180,
-    3: Image.Transpose.ROTATE_270,
+# By the display matrix (a, b, c, d): the pixel at x, y is shown at a x + c y, b x + d y.
+_TURNS = {
+    (1, 0, 0, 1): None,
+    (0, -1, 1, 0): Image.Transpose.ROTATE_90,
+    (-1, 0, 0, -1): Image.Transpose.ROTATE_180,
+    (0, 1, -1, 0): Image.Transpose.ROTATE_270,
+    (-1, 0, 0, 1): Image.Transpose.FLIP_LEFT_RIGHT,
+    (1, 0, 0, -1): Image.Transpose.FLIP_TOP_BOTTOM,
+    (0, 1, 1, 0): Image.Transpose.TRANSPOSE,
+    (0, -1, -1, 0): Image.Transpose.TRANSVERSE,
 }
+_TOLERANCE = 0.01  # of a quarter turn, and of square pixels
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ def sampled_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Sa
             while counts[k] < len(schedule) and (until is None or schedule[counts[k]] < until):
                 counts[k] += 1
             times.append(tuple(schedule[first : counts[k]]))
-        return SampledFrame(_upright(frame), since, tuple(times)) if any(times) else None
+        return SampledFrame(_shown(frame, clip), since, tuple(times)) if any(times) else None
 
     # How long a frame is displayed is known only at the next one: at most three are in memory.
     for frame, shown_at in _frames_in_order(clip):
@@ -100,8 +108,30 @@ def _time_of(frame: "VideoFrame") -> Fraction:
     return stamp * frame.time_base
 
 
-def _upright(frame: "VideoFrame") -> Image.Image:
+def _shown(frame: "VideoFrame", clip: ClipFile) -> Image.Image:
+    """Return a frame as its container says that it is shown: pixel aspect, turned, mirrored."""
     image: Any = frame.to_image()
-    turn = _QUARTER_TURNS.get(round(frame.rotation / 90) % 4)
-    upright: Image.Image = image if turn is None else image.transpose(turn)
-    return upright
+    aspect = float(clip.stream.sample_aspect_ratio or 1)
+    if abs(aspect - 1) > _TOLERANCE:
+        width = round(frame.width * aspect)
+        if not 0 < width * frame.height <= clip.limits.pixels:
+            raise UnusableImage(f"its pixels have the aspect {aspect:g}", REFUSED)
+        image = image.resize((width, frame.height), Image.Resampling.BICUBIC)
+    turn = _turn(frame)
+    shown: Image.Image = image if turn is None else image.transpose(turn)
+    return shown
+
+
+def _turn(frame: "VideoFrame") -> Image.Transpose | None:
+    matrix: Any = frame.side_data.get("DISPLAYMATRIX")
+    if matrix is None:
+        return None
+    a, b, _, c, d, *_ = np.frombuffer(bytes(matrix), np.int32).astype(float)
+    x, y = np.hypot(a, c) or 1.0, np.hypot(b, d) or 1.0
+    exact = np.array([a / x, b / y, c / x, d / y])
+    nearest = tuple(np.round(exact).astype(int).tolist())
+    if not exact.any():  # as some recorders write it
+        return None
+    if nearest not in _TURNS or np.abs(exact - nearest).max() > _TOLERANCE:
+        raise UnusableImage("it is shown turned by other than a quarter, or slanted", REFUSED)
+    return _TURNS[nearest]

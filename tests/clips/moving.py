@@ -11,11 +11,6 @@ import pytest
 av = pytest.importorskip("av", reason="PyAV is not installed: the extra clips")
 
 _UNTURNED = struct.pack(">9i", 65536, 0, 0, 0, 65536, 0, 0, 0, 1 << 30)
-_TURNED = {
-    90: struct.pack(">9i", 0, 65536, 0, -65536, 0, 0, 0, 0, 1 << 30),
-    180: struct.pack(">9i", -65536, 0, 0, 0, -65536, 0, 0, 0, 1 << 30),
-    270: struct.pack(">9i", 0, -65536, 0, 65536, 0, 0, 0, 0, 1 << 30),
-}
 
 
 def picture(number: int, frames: int, size: tuple[int, int] = (48, 32)) -> np.ndarray:
@@ -39,6 +34,7 @@ def write_clip(
     size: tuple[int, int] = (48, 32),
     gop: int = 12,
     options: dict[str, str] | None = None,
+    aspect: Fraction | None = None,
 ) -> Path:
     """Write frames of `picture` at a rate, or at given milliseconds."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,6 +43,8 @@ def write_clip(
         stream.width, stream.height = size
         stream.pix_fmt = "rgb8" if codec == "gif" else "yuv420p"
         stream.gop_size = gop
+        if aspect is not None:
+            stream.codec_context.sample_aspect_ratio = aspect
         if milliseconds is not None:
             stream.codec_context.time_base = Fraction(1, 1000)
         container.start_encoding()
@@ -61,9 +59,11 @@ def write_clip(
     return path
 
 
-def turned(path: Path, degrees: int) -> Path:
-    """Have an MP4 say that it is to be shown turned clockwise."""
+def shown_by(path: Path, a: float, b: float, c: float, d: float) -> Path:
+    """Have an MP4 say that the pixel at x, y is to be shown at a x + c y, b x + d y."""
     data = path.read_bytes()
+    values = (round(v * 65536) for v in (a, b, 0, c, d, 0, 0, 0))
+    matrix = struct.pack(">9i", *values, 1 << 30)
     place = data.index(_UNTURNED, data.index(b"tkhd"))
-    path.write_bytes(data[:place] + _TURNED[degrees] + data[place + len(_UNTURNED) :])
+    path.write_bytes(data[:place] + matrix + data[place + len(_UNTURNED) :])
     return path

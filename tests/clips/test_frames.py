@@ -15,7 +15,7 @@ from pipeline.clips.sampling import Sampling
 from pipeline.images.decoding.decode import UnusableImage
 from pipeline.images.recipes import RecipeError
 from pipeline.store.shards.format import MISSING, REFUSED, UNREADABLE
-from tests.clips.moving import number_of, picture, turned, write_clip
+from tests.clips.moving import number_of, picture, shown_by, write_clip
 from tests.project import SHARED
 
 UNEVEN = [0, 100, 150, 400, 420, 1000, 1010, 1500, 1700, 2500]
@@ -96,13 +96,60 @@ def test_several_samplings_decode_once(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("degrees", "turns"), [(90, 3), (180, 2), (270, 1)])
-def test_rotation_is_applied(tmp_path: Path, degrees: int, turns: int) -> None:
-    path = turned(write_clip(tmp_path / "a.mp4", frames=1), degrees)
+@pytest.mark.parametrize(
+    ("matrix", "shown"),
+    [
+        ((0, 1, -1, 0), lambda p: np.rot90(p, 3)),
+        ((-1, 0, 0, -1), lambda p: np.rot90(p, 2)),
+        ((0, -1, 1, 0), lambda p: np.rot90(p, 1)),
+        ((-1, 0, 0, 1), lambda p: p[:, ::-1]),
+        ((1, 0, 0, -1), lambda p: p[::-1]),
+        ((0, 1, 1, 0), lambda p: p.transpose(1, 0, 2)),
+        ((0, -1, -1, 0), lambda p: p[::-1, ::-1].transpose(1, 0, 2)),
+        ((0, 0, 0, 0), lambda p: p),
+        ((2, 0, 0, 1), lambda p: p.repeat(2, axis=1)),
+    ],
+)
+def test_frames_are_turned_mirrored_and_stretched(
+    tmp_path: Path,
+    matrix: tuple[int, int, int, int],
+    shown: Callable[[np.ndarray], np.ndarray],
+) -> None:
+    path = shown_by(write_clip(tmp_path / "a.mp4", frames=1), *matrix)
     image = np.asarray(frames_of(path, "all")[0].image).astype(int)
-    expected = np.rot90(picture(0, 1), turns).astype(int)
+    expected = shown(picture(0, 1)).astype(int)
     assert image.shape == expected.shape
     assert np.abs(image - expected).mean() < 8
+
+
+def test_pixels_that_are_not_square_are_shown_as_stated(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "a.mp4", frames=1, aspect=Fraction(3, 2))
+    assert frames_of(path, "all")[0].image.size == (72, 32)
+    limits = Limits(pixels=48 * 32)
+    with pytest.raises(UnusableImage, match=r"its pixels have the aspect 1\.5"):
+        frames_of(path, "all", limits=limits)
+
+
+@pytest.mark.parametrize("matrix", [(1, 0.5, 0, 1), (0.7071, 0.7071, -0.7071, 0.7071)])
+def test_a_slanted_frame_is_refused(tmp_path: Path, matrix: tuple[float, ...]) -> None:
+    with pytest.raises(UnusableImage, match="slanted"):
+        frames_of(shown_by(write_clip(tmp_path / "a.mp4", frames=1), *matrix), "all")
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"), [("a.mkv", "mpeg4"), ("a.webm", "libvpx"), ("a.wmv", "wmv2")]
+)
+def test_a_clip_that_starts_late_is_whole_and_its_beginning_is_not(
+    tmp_path: Path, name: str, codec: str
+) -> None:
+    """These containers state when the clip ends, not how long it is."""
+    late = {"output_ts_offset": "20"}
+    path = write_clip(tmp_path / name, 10, codec=codec, gop=1, options=late)
+    on_time = write_clip(tmp_path / f"b{path.suffix}", 10, codec=codec, gop=1)
+    assert taken(path, "even:2", 10) == taken(on_time, "even:2", 10)
+    if name != "a.wmv":  # a cut one states no length
+        with pytest.raises(UnusableImage, match="not whole"):
+            frames_of(_truncated(path), "all")
 
 
 def test_what_is_read_is_the_same_twice(tmp_path: Path) -> None:
