@@ -109,7 +109,7 @@ def _time_of(frame: "VideoFrame") -> Fraction:
 
 
 def _shown(frame: "VideoFrame", clip: ClipFile) -> Image.Image:
-    """Return a frame as its container says that it is shown: pixel aspect, turned, mirrored."""
+    """Return a frame as its container has it shown: pixel aspect, turned, mirrored."""
     image: Any = frame.to_image()
     aspect = float(clip.stream.sample_aspect_ratio or 1)
     if abs(aspect - 1) > _TOLERANCE:
