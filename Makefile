@@ -16,8 +16,11 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: repro papers test slow endurance judges docs release format clean
 
+# Without a shell in between, which would leave DVC behind when make is ended.
+repro: export PATH := $(CURDIR)/$(BIN):$(PATH)
 repro: $(READY)
-	@export PATH="$(CURDIR)/$(BIN):$$PATH" && dvc repro && tables=$$(pipeline report) && \
+	@$(BIN)/dvc repro
+	@tables=$$(pipeline report) && \
 	echo "$$tables" | sed '/^$$/q' && \
 	echo 'R@K in per cent, i→t: from an image to its captions. Pages: data/report/DATASET/html/index.html' && \
 	echo 'Next: $(BIN)/pipeline search "red hearts on the water" --experiment kiros2014-linear'

@@ -27,6 +27,10 @@ _BEGAN, _LOGGED = "stages.began", "stages.logged"
 # As shells count a signal; an interrupt without one is Ctrl-C's.
 _BY_SIGNAL = 128
 
+# Set by DVC for the commands of its stages.
+_OF_DVC = "DVC_STAGE"
+_PR_SET_PDEATHSIG = 1
+
 _SECONDS_BETWEEN_LINES = 30.0
 
 _PARAMETER = re.compile(r"`(\w+)=([^`]*)`")
@@ -212,11 +216,21 @@ def run(command: click.Command) -> None:
     _open_closed_streams()
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
+    if _OF_DVC in os.environ:
+        _end_with_parent()
     sys.unraisablehook = _without_interrupts(sys.unraisablehook)
     try:
         _run(command)
     except (KeyboardInterrupt, click.Abort):
         _end_interrupted()
+
+
+def _end_with_parent() -> None:
+    """Have the system send SIGTERM when the parent ends: DVC leaves its stage running."""
+    import ctypes
+
+    with suppress(AttributeError, OSError):  # other systems than Linux
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _run(command: click.Command) -> None:

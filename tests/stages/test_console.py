@@ -2,9 +2,12 @@
 
 import errno
 import io
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 
 import click
@@ -198,3 +201,19 @@ def test_an_interrupt_after_the_command_does_not_disturb_the_exit(
         signal.raise_signal(number)
     except KeyboardInterrupt:
         pytest.fail("the exit is interrupted")
+
+
+def test_a_stage_ends_with_dvc(tmp_path: Path) -> None:
+    """DVC itself leaves its stage running when it is killed."""
+    dvc = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+    scenes = ["prepare", "scenes", "--num-images", "60000", "--seed", "0", "--out", f"{tmp_path}/s"]
+    with subprocess.Popen(
+        [sys.executable, "-c", dvc, sys.executable, "-m", "pipeline", *scenes],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "DVC_STAGE": "prepare"},
+    ) as parent:
+        assert parent.stderr is not None
+        assert "num-images=60000" in parent.stderr.readline()
+        parent.kill()
+        assert "interrupted" in parent.stderr.read()  # until the stage closes it
