@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
+from pipeline.images.decoding.resampling import exact_resize
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.reader_processes import ReaderProcesses
 from pipeline.images.recipes import Recipe
@@ -108,6 +109,9 @@ def picture_rows(
     # any process, so that features have the same bytes.
     batches = [batch for span in spans for batch in span.batches(parallelism.batch_size)]
     size = parallelism.batch_size
+    # Compiled, or loaded, before there are threads or children: a fork meanwhile would inherit a
+    # lock of the import, and each child would compile.
+    exact_resize()
     together, read = reader_of(network, len(pictures), parallelism)
     with (
         one_core_each(),

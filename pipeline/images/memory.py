@@ -16,6 +16,8 @@ from pipeline.store.builder.unfinished_shard import FLUSH_BYTES
 _ALIVE = 4
 # A typical photo of 12 million pixels during decoding and resizing, in bytes per pixel.
 _PHOTO, _BYTES_A_PIXEL = 12_000_000, 6
+# A process that reads, with the compiler of the resize; in this process, the compiler alone.
+_READING_PROCESS, _COMPILER = 190_000_000, 145_000_000
 
 
 def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
@@ -32,10 +34,11 @@ def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
     width = 2 if recipe.precision in ("bf16", "fp16") else 4
     activations = _ALIVE * count * _largest_activation(network) * width
     weights = sum(tensor.numel() for tensor in network.tensors()) * width
-    reading = parallelism.readers * _PHOTO * _BYTES_A_PIXEL
     cpu = network.device.type == "cpu"
+    reading = parallelism.readers * (_PHOTO * _BYTES_A_PIXEL + (0 if cpu else _READING_PROCESS))
     at_once, shards = (parallelism.threads, 2) if cpu else (AT_ONCE, WRITERS + 1)
-    return weights + at_once * activations + waiting + shards * FLUSH_BYTES + reading
+    rows = len(network.recipes) * shards * FLUSH_BYTES
+    return weights + at_once * activations + waiting + rows + reading + _COMPILER
 
 
 def resident_memory() -> int:

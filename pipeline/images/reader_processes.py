@@ -50,7 +50,7 @@ class ReaderProcesses:
                 child.fill(windows)
         except ChildDied as died:
             raise PipelineError(
-                f"the process that reads images ended with status {died.status} while it read "
+                f"the process that reads images ended with {died} while it read "
                 f"{paths[0]} or one of the {len(paths) - 1} after it; finished rows are kept: "
                 "check the files and the memory of the machine, and run the same command again"
             ) from None

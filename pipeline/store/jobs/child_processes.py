@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -25,11 +26,10 @@ _PIPE_BYTES = 1 << 20
 
 
 class ChildDied(Exception):
-    """A child ended before it had answered."""
+    """A child ended before it had answered: its exit status, and the last line of its stderr."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(f"exit status {status}")
-        self.status = status
+    def __init__(self, status: int, line: str) -> None:
+        super().__init__(f"status {status}" + (f" ({line})" if line else ""))
 
 
 class Child:
@@ -41,9 +41,10 @@ class Child:
         # Appended to the path, so that nothing next to the package shadows the standard library.
         root = str(Path(__file__).parents[3])
         program = f"import sys; sys.path.append({root!r}); from {module} import {name}; {name}()"
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the child)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", program],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
             env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )  # fmt: skip
         assert isinstance(self._process.stdin, io.BufferedWriter)
@@ -65,18 +66,28 @@ class Child:
         """Return the value of the next line, or raise `ChildDied`."""
         if line := self._out.readline():
             return json.loads(line)
-        raise ChildDied(self.end())
+        raise self._died()
 
     def fill(self, array: np.ndarray) -> None:
         """Read the bytes of an array, or raise `ChildDied`."""
         if self._out.readinto(array.reshape(-1).data) != array.nbytes:
-            raise ChildDied(self.end())
+            raise self._died()
 
-    def end(self) -> int:
-        """End it, and return its exit status."""
-        with suppress(OSError):
+    def end(self) -> None:
+        """End it."""
+        self._wait()
+        self._errors.close()
+
+    def _wait(self) -> None:
+        with suppress(OSError, ValueError):  # ValueError: its streams are closed
             self._process.communicate()
-        return self._process.wait()
+        self._process.wait()
+
+    def _died(self) -> ChildDied:
+        self._wait()
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return ChildDied(self._process.returncode, lines[-1] if lines else "")
 
 
 class ChildProcesses:

@@ -29,7 +29,7 @@ class InspectingProcesses:
                 reply: dict[str, Any] = child.reply()
         except ChildDied as died:
             raise PipelineError(
-                f"the process that verifies shards ended with status {died.status} while it read "
+                f"the process that verifies shards ended with {died} while it read "
                 f"{shard.path}; finished rows are kept: check the memory of the machine, and run "
                 "the same command again"
             ) from None

@@ -13,6 +13,7 @@ import pytest
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.errors import PipelineError
 from pipeline.store.jobs import inspecting_processes
+from pipeline.store.jobs.child_processes import ChildDied, ChildProcesses
 from pipeline.store.jobs.inspecting_processes import InspectingProcesses
 from pipeline.store.shards.format import OK, UNREADABLE, DamagedShard, RowBlock
 from pipeline.store.shards.index import FeatureIndex
@@ -68,3 +69,10 @@ def test_a_child_names_the_error_of_a_disk(tmp_path: Path, monkeypatch: pytest.M
     assert json.loads(out.getvalue()) == {
         "failed": f"{path} cannot be read (Input/output error); check the disk"
     }
+
+
+def test_the_last_error_of_a_child_is_named() -> None:
+    children = ChildProcesses("pipeline.no_such_module:answer")
+    died = pytest.raises(ChildDied, match=r"status 1 \(ModuleNotFoundError: .*no_such_module")
+    with died, children.one() as child:
+        child.reply()
