@@ -37,9 +37,13 @@ experiment_options = add_options(
 
 
 def layout_of(dataset: Path | None, default: str) -> Layout:
-    """Return the file locations of a dataset, or of the one in data/ that params.yaml names."""
+    """Return the file locations of a dataset, or of the one in data/ that params.yaml names.
+
+    Outputs are in the folder called data that the dataset is in, or else in that of this folder.
+    """
     if dataset is not None:
-        return Layout(dataset, DATA)
+        own = dataset.absolute().parent.name == DATA.name
+        return Layout(dataset, dataset.parent if own else DATA)
     if not default:
         raise WrongUsage(
             f"params.yaml not found in {Path.cwd()}, or it names no dataset; pass --dataset DIR, "

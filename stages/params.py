@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, make_dataclass, replace
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -193,7 +194,7 @@ def _params_of_folder() -> Params:
     own = [key for key in values if key in names]
     others = [key for key in values if key not in names]
     if others and {*own} <= _SHARED:
-        shown = ", ".join(map(str, others[:3]))
+        shown = ", ".join(f"{key}{_misspelt(key, names)}" for key in others[:3])
         log_once(f"{PARAMS_FILE} is not used: it has keys of another program ({shown})")
         return Params()
     if others:
@@ -210,6 +211,11 @@ def _params_of_folder() -> Params:
             except WrongUsage as error:
                 raise PipelineError(f"{PARAMS_FILE}, {kind}: {error}") from error
     return params
+
+
+def _misspelt(key: Any, names: Iterable[str]) -> str:
+    near = get_close_matches(str(key), names, 1, 0.85)  # much nearer than another program's words
+    return f", a misspelt {near[0]}?" if near else ""
 
 
 def _unknown(file: Path, key: Any, names: Iterable[str]) -> str:

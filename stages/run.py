@@ -134,7 +134,7 @@ def run(
     try:
         result = run_experiments(
             names, layout.dataset, seeds=seeds, corpus=corpus, image_features=image_features,
-            training=training, dry_run=dry_run, monitor=CONSOLE, **options,
+            root=layout.root, training=training, dry_run=dry_run, monitor=CONSOLE, **options,
         )  # fmt: skip
     except RunFailed as error:
         result, failed = error.result, error.failed

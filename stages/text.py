@@ -5,14 +5,13 @@ from typing import Any
 
 import click
 
-from pipeline.experiments.layout import Layout
 from pipeline.store.jobs.options import Storage
 from pipeline.store.workers.place import Place
 from pipeline.text.captions import Captions
 from pipeline.text.encoders.registry import encoders, settable_fields
 from stages.command import Command, option, section
 from stages.console import CONSOLE, OUTPUT_OR_URL
-from stages.experiment import REQUIRED_DATASET
+from stages.experiment import REQUIRED_DATASET, layout_of
 from stages.options import JSON, option_like, options_of
 
 _encoder_options = section("Encoder", *map(option_like, settable_fields().values()))
@@ -62,7 +61,7 @@ def text(
     from pipeline.text.encode import encode
     from stages.feature_log import log_made
 
-    options["vectors"] = Layout(dataset).named_vectors(options["vectors"])
+    options["vectors"] = layout_of(dataset, "").named_vectors(options["vectors"])
     index = encode(
         dataset, out, encoder=encoder, captions=captions, storage=storage, place=place,
         monitor=CONSOLE, **options,

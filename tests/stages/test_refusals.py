@@ -94,6 +94,14 @@ def test_params_of_another_program_are_left_alone_with_one_line(
     assert Path("params.yaml").read_text() == text
 
 
+def test_a_misspelt_key_of_this_program_is_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: Call
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text("experimens: {a: {preset: vsepp}}\n")
+    assert "(experimens, a misspelt experiments?)" in pipeline("list", "experiments").stderr
+
+
 def test_an_empty_params_yaml_is_as_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.heads import HeadError
 from pipeline.store.builder.arrays import write_features
 from pipeline.store.hashing import sha256_of_file
+from stages.experiment import layout_of
 from tests.project import Call, Ended
 from tests.stages.conftest import LITE as RECIPE
 from tests.stages.conftest import MEAN as CAPTIONS
@@ -219,6 +220,17 @@ def test_features_of_others_are_an_experiment_s_own(project: Path, pipeline: Cal
     assert "several sets; rename" in run(1, name="a+b").stderr
     Path(f"data/features/scenes/{RECIPE}").mkdir(parents=True)
     assert "other features of the same dataset" in run(1, name=RECIPE).stderr
+
+
+def test_outputs_are_found_by_the_dataset_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert layout_of(Path("../a/data/mine"), "").head("x") == Path("../a/data/heads/mine/x")
+    assert layout_of(Path("mine"), "").head("x") == Path("data/heads/mine/x")
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir("data")
+    assert layout_of(Path("mine"), "").head("x") == Path("heads/mine/x")
 
 
 def test_splits_are_options(project: Path, pipeline: Call) -> None:
