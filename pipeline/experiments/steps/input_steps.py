@@ -95,8 +95,9 @@ def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
     if (vectors := str(options.get("vectors"))) in plan.word_vectors:
         needs = (_add_vectors(plan, vectors),)
         options["vectors"] = str(needs[0])
-    encoder_options(captions.encoder, **options)  # raises before any step runs
     out = plan.layout.text(captions.name)
+    if not out.exists():
+        encoder_options(captions.encoder, **options)  # raises before any step runs
     rows = sum(len(entry.captions) for entry in plan.manifest.entries)
 
     def make(monitor: Monitor) -> object:
