@@ -2,4 +2,5 @@
 
 from runpy import run_module
 
-run_module("stages.cli", run_name="__main__", alter_sys=True)
+if __name__ == "__main__":
+    run_module("stages.cli", run_name="__main__", alter_sys=True)

@@ -101,7 +101,9 @@ def test_any_check_that_fails_fails_all(project: Path, broken: str) -> None:
         text = f'#!/bin/sh\necho "{name} $*"\ncase "{name} $*" in "{broken}"*) exit 1 ;; esac\n'
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    ended = subprocess.run(["make", "test"], cwd=project, capture_output=True, text=True)
+    ended = subprocess.run(
+        ["make", "--no-print-directory", "test"], cwd=project, capture_output=True, text=True
+    )
     assert (ended.returncode != 0) == (broken != "none")
     if "ruff" not in broken:
         assert ended.stdout.splitlines()[-1].startswith("mypy"), "its errors are printed last"
