@@ -12,7 +12,7 @@ from pipeline.store.errors import WrongUsage
 from stages.additions import added_options, additions_to
 from stages.command import COUNT, FEATURES, Command, option
 from stages.console import CONSOLE, OUTPUT
-from stages.experiment import layout_of, require_made
+from stages.experiment import ROOT, layout_of, require_made
 from stages.options import JSON, option_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.argument("embeddings", type=FEATURES, metavar="[EMBEDDINGS.h5]", required=False)
 @option("--out", "Output folder; required with EMBEDDINGS.h5.", OUTPUT)
+@ROOT
 @option("--split", "Split to rank in a file of several splits, or all.  [default: the only one]")
 @option(
     "--protocol",

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Selection
@@ -13,7 +15,20 @@ from stages.options import option_of
 if TYPE_CHECKING:
     from stages.params import Params
 
-DATASET = option("--dataset", "Prepared dataset.  [default: as in params.yaml]", PATH)
+
+ROOT = option(
+    "--data",
+    "Folder of everything computed for datasets.  [default: the folder called data that the "
+    "dataset is in, or that of this folder]",
+    PATH,
+    metavar="ROOT",
+    expose_value=False,
+    callback=lambda ctx, _, root: ctx.meta.update({__name__: root}),
+)
+DATASET = add_options(
+    option("--dataset", "Prepared dataset.  [default: as in params.yaml]", PATH), ROOT
+)
+"""Add the dataset, and the root of its outputs, which `layout_of` reads."""
 REQUIRED_DATASET = option("--dataset", "Prepared dataset.", PATH, required=True)
 LEAVE_OUT_FAILED = option_of(Selection, "leave_out_failed")
 
@@ -37,19 +52,17 @@ experiment_options = add_options(
 
 
 def layout_of(dataset: Path | None, default: str) -> Layout:
-    """Return the file locations of a dataset, or of the one in data/ that params.yaml names.
-
-    Outputs are in the folder called data that the dataset is in, or else in that of this folder.
-    """
+    """Return the file locations of a dataset, or of the one in data/ that params.yaml names."""
+    ctx = click.get_current_context(silent=True)
+    root: Path | None = None if ctx is None else ctx.meta.get(__name__)
     if dataset is not None:
-        own = dataset.absolute().parent.name == DATA.name
-        return Layout(dataset, dataset.parent if own else DATA)
+        return Layout(dataset, root)
     if not default:
         raise WrongUsage(
             f"params.yaml not found in {Path.cwd()}, or it names no dataset; pass --dataset DIR, "
             "or run this command in the project's folder"
         )
-    return Layout.of(default)
+    return Layout.of(default, root or DATA)
 
 
 def project_of(dataset: Path | None) -> "tuple[Params, Layout]":
@@ -64,7 +77,8 @@ def run_command(name: str, layout: Layout) -> str:
     """Return the command that computes all files of an experiment, for messages."""
     base, *recipe = unseeded(name).split("@", 1)
     named = "@".join([str(given_files().get(base, base)), *recipe])
-    return f"`pipeline run {named} --dataset {layout.dataset}`"
+    data = "" if layout == Layout(layout.dataset) else f" --data {layout.root}"
+    return f"`pipeline run {named} --dataset {layout.dataset}{data}`"
 
 
 def require_made(path: Path, name: str, layout: Layout) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
+from pipeline.experiments.layout import Layout, NotMade, unseeded
 from pipeline.heads import HeadError
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.finetuning import WEIGHTS_FILE
@@ -62,7 +62,7 @@ def export_model(
     *,
     to: str = "torch",
     experiments: Mapping[str, Experiment] | None = None,
-    root: str | Path = DATA,
+    root: str | Path | None = None,
     weights: str | None = None,
     without_photo: bool = False,
     monitor: Monitor = QUIET,
@@ -82,7 +82,7 @@ def export_model(
     out : str or Path. Folder of the programs; those of an earlier call are replaced.
     to : str. "torch", for `torch.export.load`, or "onnx".
     experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
-    root : str or Path. Output folder of `pipeline.run`.
+    root : str, Path or None. Output folder of `pipeline.run`; None: see `Layout`.
     weights : str or None. Weights of the image network; None: as recorded in the head.
     without_photo : bool. Write the two sides of the head alone.
     monitor : Monitor. Receives a log line for each program.
@@ -116,7 +116,7 @@ def export_model(
         raise WrongUsage(f"no program has the format {to!r}; expected {' or '.join(SUFFIXES)}")
     if to == "onnx":
         require_extra("onnx", "programs in the format onnx need")
-    layout, out = Layout(Path(dataset), Path(root)), Path(out).absolute()
+    layout, out = Layout(dataset, root), Path(out).absolute()
     require_folder(out)
     trained, sides = _sides(experiment, layout, experiments or {})
     if not without_photo:

@@ -33,7 +33,7 @@ def seeds_of(file: Path) -> list[Path]:
     return [file, *sorted(other for other in others if _SEED.search(other.stem))]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Layout:
     """The folders of one dataset and of everything that is computed for it.
 
@@ -42,7 +42,8 @@ class Layout:
     Attributes
     ----------
     dataset : Path. Folder of the prepared dataset; the last part of its path is its name.
-    root : Path. Folder of everything derived from datasets, by kind and dataset.
+    root : Path. Folder of everything derived from datasets, by kind and dataset. By default the
+        folder called data that the dataset is in, or else that of the current folder.
 
     Examples
     --------
@@ -52,11 +53,14 @@ class Layout:
     """
 
     dataset: Path
-    root: Path = DATA
+    root: Path
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dataset", Path(self.dataset))  # callers may pass str
-        object.__setattr__(self, "root", Path(self.root))
+    def __init__(self, dataset: str | Path, root: str | Path | None = None) -> None:
+        dataset = Path(dataset)
+        if root is None:
+            root = dataset.parent if dataset.absolute().parent.name == DATA.name else DATA
+        object.__setattr__(self, "dataset", dataset)
+        object.__setattr__(self, "root", Path(root))
 
     @classmethod
     def of(cls, name: str, root: Path = DATA) -> "Layout":

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.experiments.layout import DATA, Layout, seeded
+from pipeline.experiments.layout import Layout, seeded
 from pipeline.experiments.steps.experiment_steps import add_ensemble, add_experiment
 from pipeline.experiments.steps.kinds import ExperimentKind, experiment_kinds, kind_of
 from pipeline.experiments.steps.step import Plan
@@ -83,7 +83,7 @@ def run(
     *,
     experiments: Mapping[str, Experiment] | None = None,
     ensembles: Mapping[str, Mapping[str, float]] | None = None,
-    root: str | Path = DATA,
+    root: str | Path | None = None,
     size: Size = "small",
     seeds: int = 1,
     training: TrainingOptions = DEFAULT_TRAINING,
@@ -114,7 +114,7 @@ def run(
         `PRESETS`.
     ensembles : mapping of str to mapping of str to float, or None. Members with weights by name;
         take precedence over `ENSEMBLES`.
-    root : str or Path. Folder of all outputs; see `Layout`.
+    root : str, Path or None. Folder of all outputs; None: see `Layout`.
     size : str. Size of the presets: "tiny", "small" or "paper"; see `resolve_experiment`.
     seeds : int. Number of trainings, with consecutive seeds from that of `training`: `vsepp`, then
         `vsepp-seed1` and so on, each with its own files.
@@ -160,7 +160,7 @@ def run(
     (4, ())
     """
     names, _ = texts_of(names, "experiment")
-    layout = Layout(Path(dataset), Path(root))
+    layout = Layout(dataset, root)
     given: dict[str, Path] = {}
     if image_features is not None:
         folder = Path(image_features)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
+from pipeline.experiments.layout import Layout, NotMade, unseeded
 from pipeline.experiments.whole_dataset import searched_embeddings
 from pipeline.heads import HeadError
 from pipeline.heads.experiments import experiment_finder
@@ -22,7 +22,7 @@ def open_searcher(
     dataset: str | Path,
     *,
     experiments: Mapping[str, Experiment] | None = None,
-    root: str | Path = DATA,
+    root: str | Path | None = None,
     split: str | None = None,
     weights: str | None = None,
     monitor: Monitor = QUIET,
@@ -38,7 +38,7 @@ def open_searcher(
     experiment : str. Name of an experiment or ensemble computed by `pipeline.run`.
     dataset : str or Path. Folder of its dataset.
     experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
-    root : str or Path. Output folder of `pipeline.run`.
+    root : str, Path or None. Output folder of `pipeline.run`; None: see `Layout`.
     split : str or None. Search one split, or several separated by commas; None: all.
     weights : str or None. Weights of the image network; None: as recorded in the head.
     monitor : Monitor. Receives log lines on embedding, unknown words and changed datasets.
@@ -66,7 +66,7 @@ def open_searcher(
     defined = experiments or {}
     sources = find_sources(
         experiment,
-        Layout(Path(dataset), Path(root)),
+        Layout(dataset, root),
         experiment_finder(defined),
         ensembles={*ENSEMBLES} - {*defined},
         remedy=f"pipeline.run({experiment!r}, {str(dataset)!r})",

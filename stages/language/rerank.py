@@ -6,7 +6,7 @@ import click
 
 from stages.command import PATH, Command, option
 from stages.console import CONSOLE, OUTPUT
-from stages.experiment import project_of, require_made
+from stages.experiment import DATASET, project_of, require_made
 from stages.experiment_name import EXPERIMENT
 
 
@@ -24,7 +24,7 @@ from stages.experiment_name import EXPERIMENT
     click.FloatRange(0),
     default=4.0,
 )
-@option("--dataset", "Dataset of the captioned images.  [default: as in params.yaml]", PATH)
+@DATASET
 @option(
     "--out",
     "File ending in .jsonl, or in .json for COCO's result format.  [default: "

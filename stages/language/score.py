@@ -7,13 +7,13 @@ import click
 from pipeline.store.errors import WrongUsage
 from stages.command import PATH, Answer, option
 from stages.console import CONSOLE, OUTPUT
-from stages.experiment import project_of
+from stages.experiment import DATASET, project_of
 from stages.experiment_name import EXPERIMENT
 
 
 @click.command(cls=Answer)
 @click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...")
-@option("--dataset", "Dataset of the captioned images.  [default: as in params.yaml]", PATH)
+@DATASET
 @option(
     "--out",
     "Output folder; scores of a file are in a subfolder of its name.  [default: "

@@ -124,8 +124,8 @@ def _judge(claims: str, dataset: Path | None, out: Path | None, as_json: bool) -
 
     default = load_params().dataset
     layout = layout_of(dataset, default) if dataset or default else None
-    folder = None if layout is None else layout.dataset
-    judged = judge(read_claims(claims), folder, monitor=CONSOLE)
+    where = {} if layout is None else {"dataset": layout.dataset, "root": layout.root}
+    judged = judge(read_claims(claims), **where, monitor=CONSOLE)
     if out is not None:
         tables.write_claims(out, judged)
     if as_json:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.store.errors import WrongUsage
-from stages.command import PATH, Command, option
+from stages.command import Command, option
 from stages.console import CONSOLE, OUTPUT
-from stages.experiment import project_of
+from stages.experiment import DATASET, project_of
 from stages.options import MAP
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@option("--dataset", "Dataset of the experiments.  [default: as in params.yaml]", PATH)
+@DATASET
 @option("--out", "Output folder of the tables.  [default: data/report/DATASET]", OUTPUT)
 @option(
     "--html",

@@ -223,12 +223,17 @@ def test_features_of_others_are_an_experiment_s_own(project: Path, pipeline: Cal
 
 
 def test_outputs_are_found_by_the_dataset_from_any_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, pipeline: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     assert layout_of(Path("../a/data/mine"), "").head("x") == Path("../a/data/heads/mine/x")
     assert layout_of(Path("mine"), "").head("x") == Path("data/heads/mine/x")
-    (tmp_path / "data").mkdir()
+    for dataset in ((), ("--dataset", "elsewhere/scenes")):
+        shutil.copytree("data", "elsewhere", dirs_exist_ok=True)
+        planned = pipeline("run", NAME, "--data", "elsewhere", *dataset, "--dry-run")
+        assert f"-> elsewhere/evaluations/scenes/{NAME}" in planned.stderr
+    refused = pipeline("embed", "--experiment", NAME, "--data", "other", "--dataset", "data/scenes")
+    assert f"other/heads/scenes/{NAME} not found" in refused.stderr
+    assert f"`pipeline run {NAME} --dataset data/scenes --data other`" in refused.stderr
     monkeypatch.chdir("data")
     assert layout_of(Path("mine"), "").head("x") == Path("heads/mine/x")
 

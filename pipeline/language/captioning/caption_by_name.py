@@ -6,7 +6,7 @@ from typing import overload
 
 from pipeline.datasets.image_truth import truth_of
 from pipeline.datasets.manifest import read_manifest
-from pipeline.experiments.layout import DATA, Layout
+from pipeline.experiments.layout import Layout
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.images.given_pictures import GivenPicture, pictures_of
@@ -66,7 +66,7 @@ def caption(
     weights: str | None = None,
     device: str = AUTO,
     experiments: Mapping[str, Experiment] | None = None,
-    root: str | Path = DATA,
+    root: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> Described | list[Described]:
     """Caption one or several images with a trained experiment.
@@ -85,7 +85,7 @@ def caption(
     weights : str or None. Weights of the image network; None: as recorded in the head.
     device : str. A torch device, such as "cuda"; "auto": the best of this machine.
     experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
-    root : str or Path. Output folder of `pipeline.run`.
+    root : str, Path or None. Output folder of `pipeline.run`; None: see `Layout`.
     monitor : Monitor. Receives progress in images.
 
     Returns
@@ -118,7 +118,7 @@ def caption(
     '...'
     """
     given, alone = pictures_of(pictures)
-    layout = Layout(Path(dataset), Path(root))
+    layout = Layout(dataset, root)
     finder = experiment_finder(experiments)
     device = choose_device(device, monitor, float64=True)
     opened = open_captioner(experiment, layout, finder, baseline, writing=writing, device=device)
@@ -141,7 +141,7 @@ def caption_split(
     seed: int = 0,
     device: str = AUTO,
     experiments: Mapping[str, Experiment] | None = None,
-    root: str | Path = DATA,
+    root: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
     """Caption every image of a split with a trained experiment, and write the captions.
@@ -178,7 +178,7 @@ def caption_split(
     >>> described[0].image, len(described[0].captions)
     ('scene-00002', 5)
     """
-    layout = Layout(Path(dataset), Path(root))
+    layout = Layout(dataset, root)
     finder = experiment_finder(experiments)
     device = choose_device(device, monitor, float64=True)
     opened = open_captioner(experiment, layout, finder, baseline, writing=writing, device=device)
@@ -204,7 +204,7 @@ def rerank(
     experiment: str,
     weight: float = WEIGHT,
     experiments: Mapping[str, Experiment] | None = None,
-    root: str | Path = DATA,
+    root: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
     """Rerank generated captions by their similarity to the image in an experiment's space.
@@ -245,7 +245,7 @@ def rerank(
     >>> reranked[0].text  # doctest: +SKIP
     'a dog runs on the grass'
     """
-    layout = Layout(Path(dataset), Path(root))
+    layout = Layout(dataset, root)
     head = open_ranking_head(experiment_finder(experiments)(experiment), layout)
     if out is None:
         out = layout.captions(f"{Path(file).stem}-by-{experiment}")
@@ -259,7 +259,7 @@ def score(
     *,
     ranked_by: str | None = None,
     experiments: Mapping[str, Experiment] | None = None,
-    root: str | Path = DATA,
+    root: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> dict[str, Row]:
     """Score caption files: BLEU, ROUGE-L, CIDEr, words, copies, and correctness on drawn scenes.
@@ -296,7 +296,7 @@ def score(
     >>> sorted(pipeline.score("nearest.jsonl", "data/mine", "scores")["nearest"])[:3]
     ['bleu_1', 'bleu_2', 'bleu_3']
     """
-    layout = Layout(Path(dataset), Path(root))
+    layout = Layout(dataset, root)
     folder = layout.captions("x").parent
     paths = sorted(folder.glob("*.jsonl"))
     if files is not None:

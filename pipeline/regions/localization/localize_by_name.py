@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.experiments.layout import DATA, Layout, seeded
+from pipeline.experiments.layout import Layout, seeded
 from pipeline.experiments.steps.head_steps import expected_training, head_record
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.experiments import Size, experiment_finder
@@ -37,7 +37,7 @@ def localize(
     seeds: int = 1,
     validation_images: int | None = None,
     experiments: Mapping[str, Experiment] | None = None,
-    root: str | Path = DATA,
+    root: str | Path | None = None,
     size: Size = "small",
     training: TrainingOptions = DEFAULT_TRAINING,
     monitor: Monitor = QUIET,
@@ -63,7 +63,7 @@ def localize(
     validation_images : int or None. Select the epoch on the first images of the validation split;
         None: on all.
     experiments : mapping of str to Experiment, or None. Override presets of the same names.
-    root : str or Path. Folder of all inputs and outputs.
+    root : str, Path or None. Folder of all inputs and outputs; None: see `Layout`.
     size : str. Size of the presets: "tiny", "small" or "paper".
     training : TrainingOptions. Options of all heads; its monitor is `monitor`.
     monitor : Monitor. Receives a line before each step, its log lines and its progress.
@@ -92,7 +92,7 @@ def localize(
     ... )  # doctest: +SKIP
     """
     training = replace(training, monitor=monitor).with_named_precision()
-    layout, finder = Layout(Path(dataset), Path(root)), experiment_finder(experiments, size)
+    layout, finder = Layout(dataset, root), experiment_finder(experiments, size)
     runs = []
     for name in texts_of(names, "experiment")[0]:
         experiment = finder(name)

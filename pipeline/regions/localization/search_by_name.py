@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.experiments.layout import DATA, Layout, unseeded
+from pipeline.experiments.layout import Layout, unseeded
 from pipeline.experiments.searchers import require_file
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
@@ -18,7 +18,7 @@ def open_region_searcher(
     dataset: str | Path,
     *,
     experiments: Mapping[str, Experiment] | None = None,
-    root: str | Path = DATA,
+    root: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> RegionSearcher:
     """Return a searcher for the boxes of phrases, from an experiment of `pipeline.localize`.
@@ -30,7 +30,7 @@ def open_region_searcher(
     experiment : str. Name of the experiment; `NAME-seed1` and so on for further trainings.
     dataset : str or Path. Folder of a prepared dataset with phrases.
     experiments : mapping of str to Experiment, or None. Override presets of the same names.
-    root : str or Path. Folder of all inputs and outputs.
+    root : str, Path or None. Folder of all inputs and outputs; None: see `Layout`.
     monitor : Monitor. Receives log lines.
 
     Raises
@@ -49,7 +49,7 @@ def open_region_searcher(
     """
     sources = find_region_sources(
         experiment,
-        Layout(Path(dataset), Path(root)),
+        Layout(dataset, root),
         experiment_finder(experiments),
         remedy=f"pipeline.localize({experiment!r}, {str(dataset)!r}, method=...)",
     )

@@ -67,7 +67,7 @@ def judge(
     claims: Sequence[Claim],
     dataset: str | Path | None = None,
     *,
-    root: str | Path = "data",
+    root: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> list[Judged]:
     """Test each figure of each claim on existing outputs, as `compare`, but all tests together.
@@ -78,7 +78,7 @@ def judge(
     ----------
     claims : sequence of Claim. See `pipeline.read_claims`.
     dataset : str, Path or None. Folder of the experiments' dataset; None: all sides are files.
-    root : str or Path. Output folder of `pipeline.run`.
+    root : str, Path or None. Output folder of `pipeline.run`; None: see `Layout`.
     monitor : Monitor. Receives progress in tests.
 
     Returns
@@ -100,7 +100,7 @@ def judge(
     with monitor.progress("compare", "test") as progress:
         for claim, figure in tests:
             of = claim.dataset or dataset
-            layout = None if of is None else Layout(Path(of), Path(root))
+            layout = None if of is None else Layout(of, root)
             read_by = layout, claim.protocol, claim.captions_per_image, claim.same_captions
             if read_by not in files:
                 files[read_by] = ComparedFiles(

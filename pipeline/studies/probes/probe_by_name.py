@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.datasets.image_truth import truth_of
-from pipeline.experiments.layout import DATA
 from pipeline.experiments.searchers import open_searcher
 from pipeline.heads.head_types import Experiment
 from pipeline.store.progress import QUIET, Monitor
@@ -18,7 +17,7 @@ def probe(
     *,
     split: str | None = None,
     experiments: Mapping[str, Experiment] | None = None,
-    root: str | Path = DATA,
+    root: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> Probes:
     """Return what the embedding space of an experiment encodes about a dataset's images.

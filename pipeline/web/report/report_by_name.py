@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipeline.datasets.image_truth import truth_of
 from pipeline.datasets.manifest import read_manifest
-from pipeline.experiments.layout import DATA, Layout, NotMade
+from pipeline.experiments.layout import Layout, NotMade
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.studies.embedding_map.plane import Projection
 from pipeline.web.report import write
@@ -19,7 +19,7 @@ def write_report(
     html: str | Path | None = None,
     first: Sequence[str] = (),
     projection: Projection = "pca",
-    root: str | Path = DATA,
+    root: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> write.Report:
     """Join the recall tables of all experiments of a dataset, and optionally write HTML pages.
@@ -33,7 +33,7 @@ def write_report(
     html : str, Path or None. Folder of the pages, starting at `index.html`. None: no pages.
     first : sequence of str. Experiments listed first, in this order; others follow by name.
     projection : str. Projection of the maps: "pca" or the slower "tsne".
-    root : str or Path. Output folder of `pipeline.run`.
+    root : str, Path or None. Output folder of `pipeline.run`; None: see `Layout`.
     monitor : Monitor. Receives progress, and log lines on written files and omitted parts.
 
     Returns
@@ -59,9 +59,9 @@ def write_report(
     """
     if isinstance(dataset, Folders):
         folders, dataset = dataset, dataset.dataset
-        layout = Layout(dataset, Path(root))
+        layout = Layout(dataset, root)
     else:
-        layout = Layout(Path(dataset), Path(root))
+        layout = Layout(dataset, root)
         folders = Folders(
             layout.evaluations, layout.embedding_folders, layout.heads, layout.dataset, layout.texts
         )
@@ -77,24 +77,32 @@ def write_report(
 
 
 def write_region_report(
-    dataset: str | Path, html: str | Path, *, root: str | Path = DATA, monitor: Monitor = QUIET
+    dataset: str | Path,
+    html: str | Path,
+    *,
+    root: str | Path | None = None,
+    monitor: Monitor = QUIET,
 ) -> None:
     """Write the page of all localization files of a dataset, `localization.html`."""
     # Imported here, as below: tables need no plotting.
     from pipeline.web.report.localizations import write_localization_page
 
-    layout = Layout(Path(dataset), Path(root))
+    layout = Layout(dataset, root)
     files = sorted(layout.localizations.glob("*.h5"))
     write_localization_page(files, layout.dataset, Path(html), monitor=monitor)
 
 
 def write_caption_report(
-    dataset: str | Path, html: str | Path, *, root: str | Path = DATA, monitor: Monitor = QUIET
+    dataset: str | Path,
+    html: str | Path,
+    *,
+    root: str | Path | None = None,
+    monitor: Monitor = QUIET,
 ) -> None:
     """Write the page of all generated captions of a dataset, `captions.html`."""
     from pipeline.web.report.caption_report import write_captions_page
 
-    layout = Layout(Path(dataset), Path(root))
+    layout = Layout(dataset, root)
     write_captions_page(
         sorted(layout.captions("x").parent.glob("*.jsonl")),
         layout.caption_scores("x").parent,

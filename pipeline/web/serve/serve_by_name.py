@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipeline.experiments.layout import DATA, Layout
+from pipeline.experiments.layout import Layout
 from pipeline.experiments.searchers import open_searcher
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
@@ -26,7 +26,7 @@ def serve(
     top: int = 12,
     projection: Projection = "pca",
     experiments: Mapping[str, Experiment] | None = None,
-    root: str | Path = DATA,
+    root: str | Path | None = None,
     split: str | None = None,
     weights: str | None = None,
     monitor: Monitor = QUIET,
@@ -80,7 +80,7 @@ def serve(
         from pipeline.language.captioning.captioners import open_captioner
         from pipeline.language.captioning.describe import describe_picture
 
-        layout = Layout(Path(dataset), Path(root))
+        layout = Layout(dataset, root)
         opened = open_captioner(language_model, layout, experiment_finder(experiments))
         describe = partial(describe_picture, opened.captioner, opened.network(), count=3)
     with Server(
