@@ -62,13 +62,13 @@ BUDGET = {
     "testing": 301,
     # 5 more: search without the package of a head.
     # 259 more: programs of heads, for torch.export and ONNX.
-    "experiments": 1657,
+    "experiments": 1661,
     "clips": 2499,  # to become 2,400
     "regions": 3130,  # to become 2,600
     # 30 more: captions on a device.
     "language": 4401,  # to become 3,600
     "studies": 6510,
-    "web": 4307,
+    "web": 4315,
     # 117 lines more: `pipeline init`, and params.yaml of other programs. 90 more: guests in lists,
     # and commands of their readers.
     # 81 more: an experiment in a file of its own.
@@ -78,7 +78,7 @@ BUDGET = {
     # 9 more: URLs of images.
     # 1 more: URLs of sets in final lines, without their secrets.
     # 14 more: captions on a device.
-    "stages": 5504,
+    "stages": 5519,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -97,7 +97,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 47616,  # to become 27,000
+    "tests": 47621,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
