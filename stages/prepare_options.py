@@ -105,6 +105,12 @@ table_options = add_options(
         multiple=True,
     ),
     option(
+        "--columns",
+        "Columns of a text file without a header, such as path,caption.",
+        default="",
+        metavar="NAME,NAME...",
+    ),
+    option(
         "--caption-separator",
         r"Text between several captions in a cell, such as | or \n.",
         metavar="TEXT",

@@ -28,6 +28,7 @@ def prepare(
     caption_columns: str | Sequence[str] = (),
     split_column: str | None = None,
     id_column: str | None = None,
+    columns: str | Sequence[str] = (),
     caption_separator: str | None = None,
     encoding: str | None = None,
     split_by_folder: bool = False,
@@ -44,8 +45,8 @@ def prepare(
     Parameters
     ----------
     source : str, Path, URL, pandas.DataFrame, datasets.Dataset, datasets.DatasetDict, iterable of
-        mappings, or None. A table of paths and captions; a folder with or without one; None: the
-        metadata or the images of `root`.
+        mappings, mapping of paths to captions, or None. A table of paths and captions; a folder
+        with or without one; None: the metadata or the images of `root`.
     out : str, Path or None. Folder of the dataset; None: do not write.
     root : str, Path or None. Folder of the images. None: the folder of the source; for an object in
         memory, the common folder of absolute paths, or the current one. Images stored in an object
@@ -53,6 +54,8 @@ def prepare(
     name : str or None. Name of the dataset; None: that of the folder `out`, or "dataset".
     path_column, split_column, id_column : str or None. Columns to use; None: detected by name.
     caption_columns : str or sequence of str. Caption columns, likewise.
+    columns : str or sequence of str. Names of the columns of a text file without a header, such as
+        "path,caption".
     caption_separator : str or None. Text between several captions in a cell, such as "|".
     encoding : str or None. Encoding of a text file without a byte order mark; None is UTF-8.
     split_by_folder : bool. Use the first folder of a path as the split of its image.
@@ -90,6 +93,7 @@ def prepare(
     captions = (caption_columns,) if isinstance(caption_columns, str) else tuple(caption_columns)
     options = TableOptions(
         ColumnNames(path_column, captions, split_column, id_column),
+        tuple(columns.split(",") if isinstance(columns, str) and columns else columns),
         encoding,
         caption_separator,
         split_by_folder,

@@ -17,8 +17,9 @@ _QUOTED = 12
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a count with its noun: "1 shard", "2 shards"; the plural has an "s" by default."""
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+    """Return a count with its noun: "1 shard", "2 shards", "2 entries"; others have a `plural`."""
+    regular = f"{noun[:-1]}ies" if noun[-1] == "y" and noun[-2] not in "aeiou" else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural or regular}"
 
 
 def nearest(name: str, names: Iterable[str], most: int = _MOST) -> list[str]:

@@ -61,7 +61,9 @@ def test_clips_are_prepared_as_images(tmp_path: Path, images: Path) -> None:
     assert "1 clip (train 1), 2 captions in " in result.stderr, result.output
     assert read_manifest(tmp_path / "out").media == "clips"
     (images / "a.mp4").unlink()
-    assert "line 2: clip 'a.mp4' not found" in str(run(*start).exception)
+    assert "(clip not found: 2, of 1 file): line 2 and 1 more: clip 'a.mp4'" in str(
+        run(*start).exception
+    )
 
 
 @pytest.mark.parametrize(

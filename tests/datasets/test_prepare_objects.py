@@ -63,7 +63,8 @@ def test_iterables_of_mappings(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
         prepare([RECORDS[0], {"image": "z.jpg", "text": "x"}], root=root)
     with pytest.raises(DatasetError, match="record 1: a mapping of columns was expected"):
         prepare([("a.jpg", "x")], root=root)
-    for source in (3, b"c.csv", {"a.jpg": "x"}):
+    assert rows(prepare({"a.jpg": ["x", "z"], "in/b.jpg": "y"}, root=root)) == EXPECTED
+    for source in (3, b"c.csv"):
         with pytest.raises(DatasetError, match="a path, a pandas DataFrame, "):
             prepare(source, root=root)
 
@@ -76,7 +77,7 @@ def test_bytes_of_images(root: Path, tmp_path: Path) -> None:
     assert (tmp_path / "images" / file).read_bytes() == data
     with pytest.raises(DatasetError, match="record 2: the image is stored as bytes and those"):
         prepare([RECORDS[0], {"image": data, "text": "x"}], tmp_path, root=root)
-    with pytest.raises(DatasetError, match="bytes of an image file, was expected, found Image"):
+    with pytest.raises(DatasetError, match=r"found Image, a picture of Pillow .*; pass the"):
         prepare([{"image": Image.new("RGB", (2, 2)), "text": "x"}], tmp_path)
 
 
@@ -124,6 +125,16 @@ def test_datasets_of_hugging_face(root: Path, datasets: Any, tmp_path: Path) -> 
     for file, _ in EXPECTED:
         assert (out / "images" / file).read_bytes() == (root / file).read_bytes()
     assert rows(prepare(images.to_iterable_dataset(), out)) == EXPECTED
+    # Beside a column of file names, whatever the column of images is called.
+    named = images.add_column("filename", ["x", "y", "x"]).rename_column("image", "picture")
+    named.to_parquet(tmp_path / "named.parquet")
+    for source in (
+        named,
+        named.to_iterable_dataset(),
+        named.to_pandas(),
+        tmp_path / "named.parquet",
+    ):
+        assert rows(prepare(source, out, unpack=True)) == EXPECTED
     # Splits.
     both = datasets.DatasetDict(train=images.select([0]), validation=images.select([1]))
     assert prepare(both, out).counts == {"train": 1, "validation": 1}

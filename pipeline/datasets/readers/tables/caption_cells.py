@@ -28,12 +28,26 @@ def texts_of(value: Any, name: str) -> list[str]:
         return []
     if hasattr(value, "tolist"):
         value = value.tolist()
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        value = [_answer(value, name)]
     if not isinstance(value, list | tuple):
         raise RowFault("unusable caption", f"{name}: Expected `str`, found {value!r:.60}")
     for k, text in enumerate(value):
         if not isinstance(text, str):
             raise RowFault("unusable caption", f"{name}[{k}]: Expected `str`, found {text!r:.60}")
     return list(value)
+
+
+def _answer(turns: list[Any], name: str) -> str:
+    """Return the answer of a conversation in LLaVA's format, which is a caption of its image."""
+    match turns:
+        case [{"from": "human"}, {"from": "gpt", "value": str(answer)}]:
+            return answer
+    raise RowFault(
+        "unusable caption",
+        f"{name}: expected LLaVA's conversation of one question and its answer, which is the "
+        f"caption, found a list of {len(turns)} objects",
+    )
 
 
 def _written(text: str, name: str) -> Any:

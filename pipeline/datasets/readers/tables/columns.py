@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -15,7 +15,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
     ),
     "caption": (
         *("caption", "captions", "text", "texts", "sentence", "sentences", "description"),
-        *("descriptions", "title", "comment"),
+        *("descriptions", "title", "comment", "conversations"),
     ),
     "split": ("split", "subset", "partition", "set"),
     "id": ("id", "image_id", "key"),
@@ -62,14 +62,23 @@ class Columns:
         }
 
 
-def find_columns(header: Sequence[str], stated: ColumnNames) -> Columns:
-    """Identify the columns by name; a missing or ambiguous one is a `RowFault` with candidates."""
+def find_columns(
+    header: Sequence[str], stated: ColumnNames, images: Collection[str] = ()
+) -> Columns:
+    """Identify the columns by name; a missing or ambiguous one is a `RowFault` with candidates.
+
+    `images` are columns of pictures with their bytes: a single one needs no name but gives
+    precedence to `path`.
+    """
     counts = Counter(name.strip().lower() for name in header)
     if repeated := [name for name, count in counts.items() if count > 1]:
         raise RowFault(
             "columns", f"found {_quoted(repeated)} more than once; expected different columns"
         )
-    path = _one("path", header, stated.path)
+    name = stated.path
+    if name is None and len(images) == 1 and KNOWN["path"][0] not in header:
+        (name,) = images
+    path = _one("path", header, name)
     if path is None:
         raise _missing("path", header)
     captions = _captions(header, stated.captions)

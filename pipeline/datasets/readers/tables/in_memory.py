@@ -3,12 +3,13 @@
 They are detected by their attributes, so neither library is imported or required.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.readers.tables.columns import ColumnNames, find_columns
-from pipeline.datasets.readers.tables.table import RowFault, Table
+from pipeline.datasets.readers.tables.rows import holds_image
+from pipeline.datasets.readers.tables.table import RowFault, Table, captions_by_image
 
 
 def tables_in_memory(source: Any, columns: ColumnNames) -> list[Table]:
@@ -24,11 +25,13 @@ def tables_in_memory(source: Any, columns: ColumnNames) -> list[Table]:
         return [_of_dataset(source, "the Dataset", columns, None)]
     if hasattr(source, "iloc") and hasattr(source, "columns"):
         return [_of_frame(source, columns)]
-    if isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping):
+    if isinstance(source, Mapping):
+        source = captions_by_image(source)
+    if isinstance(source, Iterable) and not isinstance(source, str | bytes):
         return [Table("the records", "record", _of_mappings(source))]
     raise DatasetError(
-        f"found {type(source).__name__}; expected a path, a pandas DataFrame, a datasets.Dataset "
-        "or an iterable of mappings"
+        f"found {type(source).__name__}; expected a path, a pandas DataFrame, a datasets.Dataset, "
+        "an iterable of mappings, or a mapping of paths to captions"
     )
 
 
@@ -39,10 +42,12 @@ def _is_dataset(source: Any) -> bool:
 def _of_dataset(dataset: Any, name: str, stated: ColumnNames, split: str | None) -> Table:
     dataset = dataset.with_format(None)
     notes: dict[str, Any] = {}
+    kinds = dataset.features or {}
     if dataset.column_names is not None:  # unknown for some streams
         names = list(dataset.column_names)
-        others = _others(names, name, stated)
-        ignored = {c for c in others if not _is_metadata((dataset.features or {}).get(c))}
+        images = [column for column, kind in kinds.items() if type(kind).__name__ == "Image"]
+        others = _others(names, name, stated, images)
+        ignored = {c for c in others if not _is_metadata(kinds.get(c))}
         notes = {"columns_ignored": sorted(ignored)} if ignored else {}
         dataset = dataset.select_columns([column for column in names if column not in ignored])
     for column, feature in (dataset.features or {}).items():
@@ -54,18 +59,22 @@ def _of_dataset(dataset: Any, name: str, stated: ColumnNames, split: str | None)
 
 def _of_frame(frame: Any, stated: ColumnNames) -> Table:
     names = [str(column) for column in frame.columns]
-    _others(names, "the DataFrame", stated)
     columns = [frame.iloc[:, index].astype(object) for index in range(len(names))]
+    named = zip(names, columns, strict=True)
+    images = [name for name, column in named if len(column) and holds_image(column.iloc[0])]
+    _others(names, "the DataFrame", stated, images)
     values = (column.where(column.notna(), None) for column in columns)
     rows = enumerate(zip(*values, strict=True), start=1)
     records = ((number, dict(zip(names, row, strict=True))) for number, row in rows)
     return Table("the DataFrame", "row", records)
 
 
-def _others(names: Sequence[str], where: str, stated: ColumnNames) -> frozenset[str]:
+def _others(
+    names: Sequence[str], where: str, stated: ColumnNames, images: Collection[str]
+) -> frozenset[str]:
     """Return the metadata columns; raise if the columns cannot be identified."""
     try:
-        return find_columns(names, stated).others
+        return find_columns(names, stated, images).others
     except RowFault as error:
         raise DatasetError(f"{where}: {error}") from None
 

@@ -30,6 +30,7 @@ class TableOptions:
     """User options for tables."""
 
     columns: ColumnNames = field(default_factory=ColumnNames)
+    header: tuple[str, ...] = ()  # columns of text files without a header
     encoding: str | None = None  # without a byte order mark; None is UTF-8
     caption_separator: str | None = None  # between the captions of a cell
     split_by_folder: bool = False  # use the first folder of a path as the split of its image
@@ -73,13 +74,13 @@ def open_table(file: Path, options: TableOptions, images: StoredImages | None) -
         raise DatasetError(f"{file} cannot be read (no such file); check the path")
     check = partial(find_columns, stated=options.columns)
     if suffix in text_tables.DELIMITED_SUFFIXES:
-        return text_tables.read_delimited(file, check, options.encoding)
+        return text_tables.read_delimited(file, check, options.encoding, options.header)
     if suffix in text_tables.LINES_SUFFIXES:
         return text_tables.read_json_lines(file, options.encoding)
     if suffix == ".json":
-        return text_tables.read_json_table(file, options.encoding)
+        return text_tables.read_json_table(file, check, options.encoding)
     if suffix in parquet.SUFFIXES:
-        return parquet.read_parquet(file, check)
+        return parquet.read_parquet(file, options.columns)
     if suffix != tar_shards.SUFFIX:
         raise DatasetError(f"{file} {_not_a_table(suffix)}")
     if images is None:

@@ -1,11 +1,11 @@
 """Parquet files, read in batches of rows."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.readers.tables.columns import Columns
+from pipeline.datasets.readers.tables.columns import ColumnNames, find_columns
 from pipeline.datasets.readers.tables.table import RowFault, Table
 from pipeline.store.inner_files import open_file
 from pipeline.store.objects.urls import shown, url_of
@@ -15,7 +15,7 @@ SUFFIXES = (".parquet", ".pq")
 _ROWS, _ROWS_WITH_IMAGES = 4096, 32
 
 
-def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -> Table:
+def read_parquet(path: Path, stated: ColumnNames) -> Table:
     """Return the rows of a file; columns that cannot be metadata, such as vectors, are not read."""
     import pyarrow
     import pyarrow.parquet
@@ -28,10 +28,10 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
         ) from error
     schema = file.schema_arrow
     try:
-        columns = find_columns(schema.names)
+        images = [field.name for field in schema if _is_image(field.type)]
+        columns = find_columns(schema.names, stated, images)
     except RowFault as error:
         raise DatasetError(f"{path}: {error}") from None
-    # A struct is an image in Hugging Face's format: its bytes and original path.
     kind = schema.field(columns.path).type
     inside = pyarrow.types.is_nested(kind) or _is_binary(kind)
     ignored = {name for name in columns.others if not _is_metadata(schema.field(name).type)}
@@ -51,6 +51,13 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
             ) from error
 
     return Table(shown(path), "row", records(), notes=notes)
+
+
+def _is_image(kind: Any) -> bool:
+    """Return whether a column type is Hugging Face's struct of an image: its bytes and its path."""
+    from pyarrow import types
+
+    return types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"}
 
 
 def _is_binary(kind: Any) -> bool:

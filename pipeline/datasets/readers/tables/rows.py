@@ -13,6 +13,8 @@ from pipeline.datasets.readers.tables.table import RejectedRows, RowFault, Table
 from pipeline.datasets.readers.tables.unpacked import is_file
 from pipeline.store.schema import SchemaError
 
+_OF_IMAGES = {"bytes", "path"}
+
 
 class Row(NamedTuple):
     """One valid record of a table."""
@@ -103,15 +105,16 @@ class RowReader:
         """Identify the columns of a record, of those with a value if all of them are ambiguous."""
         keys = tuple(record)
         try:
-            return self._columns.get(keys) or self._find(keys)
+            return self._columns.get(keys) or self._find(keys, record)
         except RowFault:
             keys = tuple(key for key, value in record.items() if value is not None)
             if len(keys) == len(record):
                 raise
-            return self._columns.get(keys) or self._find(keys)
+            return self._columns.get(keys) or self._find(keys, record)
 
-    def _find(self, keys: tuple[str, ...]) -> Columns:
-        columns = self._columns[keys] = find_columns(keys, self._names)
+    def _find(self, keys: tuple[str, ...], record: Mapping[str, Any]) -> Columns:
+        images = [key for key in keys if holds_image(record[key])]
+        columns = self._columns[keys] = find_columns(keys, self._names, images)
         for meaning, names in columns.recognised.items():
             recognised = self.recognised.setdefault(meaning, [])
             recognised += [name for name in names if name not in recognised]
@@ -139,10 +142,17 @@ class RowReader:
         return f"{table.folder}/{path}" if table.folder else path
 
 
+def holds_image(value: Any) -> bool:
+    """Return whether a value is an image of Hugging Face, with bytes and path, or of Pillow."""
+    if isinstance(value, Mapping):
+        return value.keys() == _OF_IMAGES
+    return hasattr(value, "getbands")
+
+
 def _path_and_bytes(value: Any) -> tuple[str, None] | tuple[str | None, bytes]:
     """Return path and bytes of an image stored as bytes, path, or both (Hugging Face)."""
     data, path = value, None
-    if isinstance(value, Mapping) and value.keys() <= {"bytes", "path"}:
+    if isinstance(value, Mapping) and value.keys() <= _OF_IMAGES:
         data, path = value.get("bytes"), value.get("path")
     if isinstance(path, str) and (data is None or (path.startswith("/") and is_file(Path(path)))):
         return path, None
@@ -152,10 +162,12 @@ def _path_and_bytes(value: Any) -> tuple[str, None] | tuple[str | None, bytes]:
         return path, bytes(data)
     if data is None or (isinstance(data, float) and data != data):
         raise RowFault("no path", "the path is missing")
-    raise RowFault(
-        "unusable path",
-        f"a path, or the bytes of an image file, was expected, found {type(value).__name__}",
-    )
+    kind = type(value).__name__
+    if hasattr(value, "getbands"):
+        kind += ", a picture of Pillow without the bytes of its file; pass the file's path, or the "
+        kind += "`datasets.Dataset` itself"
+    reason = f"a path, or the bytes of an image file, was expected, found {kind}"
+    raise RowFault("unusable path", reason)
 
 
 def _scalar(value: Any, name: str) -> str | None:

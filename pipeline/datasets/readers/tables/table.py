@@ -1,6 +1,6 @@
 """Records of a source with their locations, why one is invalid, and the collection of such rows."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.store.files import write_text
-from pipeline.store.wording import csv_text
+from pipeline.store.wording import counted, csv_text
 
 LEFT_OUT_FILE = "left-out.csv"
 
@@ -43,6 +43,11 @@ class Table:
         return f"{self.name}, {self.unit} {number}"
 
 
+def captions_by_image(mapping: Mapping[Any, Any]) -> list[dict[str, Any]]:
+    """Return a record for each path of a mapping to its caption or list of captions."""
+    return [{"path": path, "caption": captions} for path, captions in mapping.items()]
+
+
 class _BadRow(NamedTuple):
     table: Table
     number: int
@@ -61,13 +66,22 @@ class RejectedRows:
         self.skip = skip
         self.remedy = remedy
         self.counts: Counter[str] = Counter()  # by kind
-        self._rows: list[_BadRow] = []
+        self._rows: list[_BadRow] = []  # only if they are skipped
+        self._first: dict[str, _BadRow] = {}  # by reason
+        self._repeated: Counter[str] = Counter()
+        self._files: defaultdict[str, set[str]] = defaultdict(set)  # by kind, if known
 
     def add(self, table: Table, number: int, error: RowFault, path: str = "") -> None:
         """Record an invalid row of a table, for the image `path`."""
         self.counts[error.kind] += 1
-        if self.skip or len(self._rows) < _SHOWN:
-            self._rows.append(_BadRow(table, number, error.path or path, error.reason))
+        row = _BadRow(table, number, error.path or path, error.reason)
+        if row.path:
+            self._files[error.kind].add(row.path)
+        if self.skip:
+            self._rows.append(row)
+        if row.reason in self._first or len(self._first) < _SHOWN:
+            self._first.setdefault(row.reason, row)
+            self._repeated[row.reason] += 1
 
     def notes(self) -> dict[str, Any]:
         """Return the note on skipped rows, if there are any."""
@@ -78,19 +92,27 @@ class RejectedRows:
         if not self.counts or (self.skip and num_valid):
             return
         remedy = "nothing is left without them" if self.skip else self.remedy
-        total, first = self.counts.total(), self._rows[0].table
+        total, bad = self.counts.total(), next(iter(self._first.values()))
+        first = bad.table
         if total == 1:
-            bad = self._rows[0]
             raise DatasetError(f"{first.place(bad.number)}: {bad.reason}; {remedy}")
-        kinds = ", ".join(f"{kind}: {count}" for kind, count in self.counts.most_common())
-        more = f", the first {_SHOWN} are" if total > _SHOWN else ""
+        kinds = ", ".join(f"{k}: {n}{self._of_files(k)}" for k, n in self.counts.most_common())
+        more = ", the first are" if total > self._repeated.total() else ""
         shown = "; ".join(
-            f"{bad.table.place(bad.number).removeprefix(f'{first.name}, ')}: {bad.reason}"
-            for bad in self._rows[:_SHOWN]
+            f"{bad.table.place(bad.number).removeprefix(f'{first.name}, ')}"
+            + (f" and {self._repeated[reason] - 1} more" if self._repeated[reason] > 1 else "")
+            + f": {reason}"
+            for reason, bad in self._first.items()
         )
+        rows = counted(total, first.unit)
         raise DatasetError(
-            f"{first.name}: {total} {first.unit}s cannot be used ({kinds}){more}: {shown}; {remedy}"
+            f"{first.name}: {rows} cannot be used ({kinds}){more}: {shown}; {remedy}"
         )
+
+    def _of_files(self, kind: str) -> str:
+        """Return ", of 4 files" if a kind has several rows of a file, whose paths are known."""
+        files = len(self._files[kind])
+        return f", of {counted(files, 'file')}" if 0 < files < self.counts[kind] else ""
 
     def write(self, folder: Path) -> None:
         """Write `left-out.csv` (source, line, path, reason); remove it without invalid rows."""

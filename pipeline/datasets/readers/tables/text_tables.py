@@ -7,11 +7,13 @@ do not state the line of a wrong row.
 import codecs
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from functools import partial
+from itertools import chain
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.readers.tables.table import RowFault, Table
+from pipeline.datasets.readers.tables.table import RowFault, Table, captions_by_image
 from pipeline.datasets.source import UTF_8, parse_json, read_lines, read_text
 from pipeline.store.inner_files import open_file
 from pipeline.store.objects.urls import shown
@@ -35,19 +37,29 @@ CheckColumns = Callable[[Sequence[str]], object]
 """Raises `RowFault` unless a header has the expected columns."""
 
 
-def read_delimited(path: Path, check_columns: CheckColumns, encoding: str | None = None) -> Table:
-    """Return the rows of a text file with a header, by column in lower case.
+def read_delimited(
+    path: Path,
+    check_columns: CheckColumns,
+    encoding: str | None = None,
+    columns: Sequence[str] = (),
+) -> Table:
+    """Return the rows of a text file, by column in lower case.
 
-    The separator is the first of comma, semicolon, tab and bar with a header for which
-    `check_columns` does not raise `RowFault`. A row of another length is a `RowFault`; text that is
-    not CSV raises while the records are read.
+    `columns` are those of a file without a header. The separator is the first of comma, semicolon,
+    tab and bar with as many columns, or with a header for which `check_columns` does not raise
+    `RowFault`. A row of another length is a `RowFault`; text that is not CSV raises while the
+    records are read.
     """
     encoding = _encoding_of(path, encoding)
     lines = read_lines(path, encoding, _REMEDY)
     number, line = next(((number, line) for number, line in lines if line), (0, ""))
     if not line:
         raise DatasetError(f"{path} is empty; expected a header and lines, or records")
-    separator, header = _header(line, f"{path}, line {number}", check_columns, path.suffix.lower())
+    check = partial(_check_stated, columns, check_columns) if columns else check_columns
+    separator, header = _header(line, f"{path}, line {number}", check, path.suffix.lower())
+    if columns:
+        header = [column.strip().lower() for column in columns]
+        lines, number = chain([(number, line)], lines), number - 1
     notes = {} if separator == "," else {"separator": _SEPARATORS[separator]}
     reader = csv.reader((text + "\n" for _, text in lines), delimiter=separator, strict=True)
     records = _csv_records(path, reader, number, header, separator)
@@ -61,12 +73,12 @@ def read_json_lines(path: Path, encoding: str | None = None) -> Table:
     return Table(shown(path), "line", records, notes=_noted(encoding))
 
 
-def read_json_table(path: Path, encoding: str | None = None) -> Table:
-    """Return the entries of a list of objects, or of an object of lists of equal length."""
+def read_json_table(path: Path, check_columns: CheckColumns, encoding: str | None = None) -> Table:
+    """Return the entries of a list of objects, or of an object: by column, or captions by path."""
     encoding = _encoding_of(path, encoding)
     value: Any = parse_json(read_text(path, encoding, _REMEDY), shown(path), Any)
     if isinstance(value, dict):
-        value = _transposed(path, value)
+        value = _records_of_object(path, value, check_columns)
     if not isinstance(value, list):
         raise DatasetError(f"{path}: found {type(value).__name__}; expected a list of objects")
     records = ((n, _object(entry)) for n, entry in enumerate(value, start=1))
@@ -117,9 +129,17 @@ def _header(
             continue
         return separator, columns
     raise DatasetError(
-        f"{where}: the header is {','.join(most)!r}: {reason}; the first line must name the "
-        "columns, such as path,caption,split"
+        f"{where}: the header is {','.join(most)!r}: {reason}; name the columns in the "
+        "first line, such as path,caption,split, or with `columns=...`"
     )
+
+
+def _check_stated(
+    columns: Sequence[str], check_columns: CheckColumns, fields: Sequence[str]
+) -> None:
+    if len(fields) != len(columns):
+        raise RowFault("columns", f"{len(fields)} fields found, {len(columns)} columns stated")
+    check_columns(columns)
 
 
 def _csv_records(
@@ -167,18 +187,25 @@ def _object(value: Any) -> Mapping[str, Any] | RowFault:
     return value
 
 
-def _transposed(path: Path, value: dict[str, Any]) -> list[dict[str, Any]]:
+def _records_of_object(
+    path: Path, value: dict[str, Any], check_columns: CheckColumns
+) -> list[dict[str, Any]]:
     if "annotations" in value and "images" in value:
         raise DatasetError(f"{path} is in COCO's caption format; `pipeline prepare coco` reads it")
     if isinstance(value.get("images"), list) and len(value) <= 2:
         raise DatasetError(
             f"{path} is in Karpathy's split format; `pipeline prepare karpathy` reads it"
         )
+    try:
+        check_columns(list(value))
+    except RowFault:
+        if value and all(PurePosixPath(key).suffix for key in value):
+            return captions_by_image(value)
     lengths = {len(item) if isinstance(item, list) else -1 for item in value.values()}
     if len(lengths) != 1 or -1 in lengths:
         keys = ", ".join(f"{key!r}" for key in list(value)[:10])
         raise DatasetError(
-            f"{path}: found an object with {keys}; expected a list of objects, or an object of "
-            "lists of the same length"
+            f"{path}: found an object with {keys}; expected a list of objects, an object of lists "
+            "of the same length, or of captions by file name"
         )
     return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]

@@ -220,10 +220,13 @@ def test_all_faults_at_once_or_left_out_and_listed(read: Read, tmp_path: Path) -
     assert not (tmp_path / "none").exists()
 
 
-def test_the_first_twenty_are_listed(read: Read) -> None:
-    lines = "".join(f"{n}.jpg,x\n" for n in range(25)) + "a.jpg,\n" * 3
+def test_rows_with_one_reason_are_listed_once_and_twenty_reasons_at_most(read: Read) -> None:
+    lines = "".join(f"{n}.jpg,x\n" * 2 for n in range(25)) + "a.jpg,\n" * 3
     with pytest.raises(DatasetError) as error:
         read("c.csv", HEAD + lines)
     message = str(error.value)
-    assert "28 lines cannot be used (image not found: 25, unusable caption: 3), the" in message
-    assert ("line 21: " in message, "line 22: " in message) == (True, False)
+    counts = "(image not found: 50, of 25 files, unusable caption: 3, of 1 file), the first are: "
+    assert counts in message
+    assert ("line 40 and 1 more: " in message, "line 42" in message) == (True, False)
+    with pytest.raises(DatasetError, match=r"2 entries .* \(columns: 2\): entry 1 and 1 more: no"):
+        read("c.json", json.dumps([{"path": "a.jpg"}, {"path": "in/b.jpg"}]))

@@ -75,8 +75,26 @@ def test_json_by_columns_and_its_values(read: Read) -> None:
     columns = {"path": [p for p, _, _ in ROWS], "caption": [c[0] for _, _, c in ROWS]}
     columns["split"] = [s for _, s, _ in ROWS]
     assert rows(read("c.json", json.dumps(columns))) == ROWS
+    by_path = {path: list(texts) if k else texts[0] for k, (path, _, texts) in enumerate(ROWS)}
+    assert captions(read("c.json", json.dumps(by_path))) == [texts for _, _, texts in ROWS]
     (entry,) = read("c.jsonl", '{"img": "a.jpg", "texts": ["x", "y"], "key": 7}\n').entries
     assert (entry.id, entry.captions) == ("7", ("x", "y"))
+
+
+def test_the_answer_to_llavas_question_is_the_caption(read: Read) -> None:
+    turns = [{"from": "human", "value": "<image>\nWhat is it?"}, {"from": "gpt", "value": "A cat."}]
+    entry = {"id": "7", "image": "a.jpg", "conversations": turns}
+    assert captions(read("c.json", json.dumps([entry]))) == [("A cat.",)]
+    with pytest.raises(DatasetError, match=r"of one question .* found a list of 4"):
+        read("c.json", json.dumps([{**entry, "conversations": turns * 2}]))
+
+
+@pytest.mark.parametrize(("suffix", "mark"), [("csv", ","), ("tsv", "\t")])
+def test_columns_of_a_file_without_a_header(read: Read, suffix: str, mark: str) -> None:
+    data = text(mark).partition("\n")[2]
+    assert rows(read(f"c.{suffix}", data, columns="Path,caption, split")) == ROWS
+    with pytest.raises(DatasetError, match=r"line 1: .*: 3 fields found, 4 columns stated; name"):
+        read(f"c.{suffix}", data, columns=["path", "caption", "split", "id"])
 
 
 @pytest.mark.parametrize("path", KNOWN["path"])
