@@ -77,7 +77,7 @@ def test_bytes_of_images(root: Path, tmp_path: Path) -> None:
     assert (tmp_path / "images" / file).read_bytes() == data
     with pytest.raises(DatasetError, match="record 2: the image is stored as bytes and those"):
         prepare([RECORDS[0], {"image": data, "text": "x"}], tmp_path, root=root)
-    with pytest.raises(DatasetError, match=r"found Image, a picture of Pillow .*; pass the"):
+    with pytest.raises(DatasetError, match=r"found Image, an image of Pillow .*; pass the"):
         prepare([{"image": Image.new("RGB", (2, 2)), "text": "x"}], tmp_path)
 
 

@@ -67,8 +67,8 @@ def find_columns(
 ) -> Columns:
     """Identify the columns by name; a missing or ambiguous one is a `RowFault` with candidates.
 
-    `images` are columns of pictures with their bytes: a single one needs no name but gives
-    precedence to `path`.
+    `images` are the columns of images with their bytes. A single one needs no name, unless a column
+    is called `path`.
     """
     counts = Counter(name.strip().lower() for name in header)
     if repeated := [name for name, count in counts.items() if count > 1]:

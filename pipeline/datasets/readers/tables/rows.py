@@ -164,7 +164,7 @@ def _path_and_bytes(value: Any) -> tuple[str, None] | tuple[str | None, bytes]:
         raise RowFault("no path", "the path is missing")
     kind = type(value).__name__
     if hasattr(value, "getbands"):
-        kind += ", a picture of Pillow without the bytes of its file; pass the file's path, or the "
+        kind += ", an image of Pillow without the bytes of its file; pass the file's path, or the "
         kind += "`datasets.Dataset` itself"
     reason = f"a path, or the bytes of an image file, was expected, found {kind}"
     raise RowFault("unusable path", reason)
