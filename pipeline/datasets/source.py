@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
@@ -110,12 +110,20 @@ def one_line(text: str) -> str:
     return " ".join(part.strip() for part in text.splitlines() if part.strip())
 
 
-def source_notes(files: Iterable[Path], changed: int = 0) -> dict[str, Any]:
-    """Return the notes of every reader: source files, and how many captions it changed, if any."""
-    notes: dict[str, Any] = {"source_files": list(map(_source_note, files))}
-    if changed:
-        notes["captions_with_blanks_cut_or_lines_joined"] = changed
-    return notes
+def source_notes(files: Iterable[Path]) -> dict[str, Any]:
+    """Return the notes of every reader on its source files."""
+    return {"source_files": list(map(_source_note, files))}
+
+
+def caption_notes(changed: int, captions: Iterable[Sequence[str]]) -> dict[str, int]:
+    """Return how many captions a reader changed, and how many are equal to others of an image."""
+    notes = {
+        "captions_with_blanks_cut_or_lines_joined": changed,
+        "captions_equal_to_others_of_their_image": sum(
+            len(texts) - len(set(texts)) for texts in captions
+        ),
+    }
+    return {name: count for name, count in notes.items() if count}
 
 
 def _source_note(file: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The entries of a published dataset as its reader finds them: checks that all readers share."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from pipeline.datasets.checks import DatasetError, check_counts, check_split
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest, Media
 from pipeline.datasets.phrases import Box, RegionPhrase
-from pipeline.datasets.source import caption_line, media_file, source_notes
+from pipeline.datasets.readers.tables.caption_cells import texts_of
+from pipeline.datasets.readers.tables.table import RowFault
+from pipeline.datasets.source import caption_line, caption_notes, media_file, source_notes
 
 FIRST_SPLITS = {"train": 0, "dev": 1, "val": 1, "test": 2}
 """Order of splits whose source has none; others follow by name."""
@@ -22,6 +25,7 @@ class Collector:
         self.entries: list[ImageEntry] = []
         self._root, self._media, self._unit = root, media, media.removesuffix("s")
         self._first: dict[str, str] = {}
+        self._id_of: dict[str, str] = {}  # by file
         self._phrases: dict[str, list[RegionPhrase]] = {}
         self._changed = 0
 
@@ -41,7 +45,13 @@ class Collector:
         return name
 
     def caption(self, text: str, where: str) -> str:
-        """Return a caption as one line, and count changed ones."""
+        """Return a caption as one line, and count changed ones; raise if it is a list of texts."""
+        with suppress(RowFault):
+            if texts_of(text, "caption") != [text]:
+                raise DatasetError(
+                    f"{where}: the caption is a list of texts, {text!r:.60}; write an entry for "
+                    "each, or use `pipeline prepare folder`"
+                )
         line = caption_line(text, where)
         self._changed += line != text
         return line
@@ -51,6 +61,11 @@ class Collector:
     ) -> ImageEntry:
         """Add an entry whose file exists below the root."""
         file = media_file(self._root, file, where, self._unit)
+        if (other := self._id_of.setdefault(file, entry_id)) != entry_id:
+            raise DatasetError(
+                f"{where}: {self._unit} {entry_id!r} has the file {file!r}, which is that of "
+                f"{other!r}; a file has one entry: remove the other"
+            )
         self.entries.append(ImageEntry(entry_id, file, split, tuple(captions)))
         return self.entries[-1]
 
@@ -88,7 +103,9 @@ class Collector:
             entries=tuple(self.entries),
             licence=licence,
             source=source,
-            notes=source_notes(files, self._changed) | dict(notes or {}),
+            notes=source_notes(files)
+            | caption_notes(self._changed, (entry.captions for entry in self.entries))
+            | dict(notes or {}),
             phrases=tuple(chain.from_iterable(self._phrases.values())) if with_phrases else None,
             media=self._media,
         )

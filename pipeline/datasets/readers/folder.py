@@ -88,7 +88,7 @@ def read_folder(
     followed = {LINKS_FOLLOWED: True} if options.follow_links else {}
     if not files and captions is None and media == "images":
         listing = image_files(folder, options.follow_links)
-        notes = source_notes([], 0) | followed | listing.left_out
+        notes = source_notes([]) | followed | listing.left_out
         described = Description(name, "image folder without captions", notes, expect)
         split_of = first_folder if options.split_by_folder else _by_hash
         return manifest_of_files(folder, listing.files, described, split_of, rejected)
@@ -112,7 +112,7 @@ def read_folder(
     described = Description(
         name,
         f"images and captions of {source.name}" if inside else f"{unit} folder and {source.name}",
-        source_notes(files, 0) | followed,
+        source_notes(files) | followed,
         expect,
         media,
     )

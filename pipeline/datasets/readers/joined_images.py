@@ -9,7 +9,7 @@ from pipeline.datasets.readers.tables.open_tables import TableOptions
 from pipeline.datasets.readers.tables.paths import PathResolver
 from pipeline.datasets.readers.tables.rows import Row
 from pipeline.datasets.readers.tables.table import RejectedRows, RowFault
-from pipeline.datasets.source import one_line
+from pipeline.datasets.source import caption_notes, one_line
 from pipeline.store.inner_files import name_of
 
 
@@ -86,14 +86,8 @@ class JoinedImages:
 
     def notes(self) -> dict[str, Any]:
         """Return what was changed, without zeros."""
-        notes = {
-            "captions_with_blanks_cut_or_lines_joined": self._mended,
-            "captions_equal_to_others_of_their_image": sum(
-                len(image.captions) - len(set(image.captions)) for image in self.images.values()
-            ),
-            "split_by_folder": self._split_by_folder,
-        }
-        return {key: value for key, value in notes.items() if value}
+        notes: dict[str, Any] = {"split_by_folder": True} if self._split_by_folder else {}
+        return notes | caption_notes(self._mended, (i.captions for i in self.images.values()))
 
     def _lines(self, row: Row) -> list[str]:
         """Return the valid captions of a row as lines; equal ones of annotators are all kept."""

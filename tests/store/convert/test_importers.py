@@ -21,6 +21,7 @@ from pipeline.store.convert.importers.boxes import read_boxes
 from pipeline.store.convert.importers.groups import GroupFeatures
 from pipeline.store.convert.importers.import_features import import_features
 from pipeline.store.convert.importers.source import ImportSource, import_rows
+from pipeline.store.convert.importers.tables import TableFeatures
 from pipeline.store.convert.merge import merge
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.shards.feature_set import FeatureSet
@@ -199,8 +200,13 @@ def test_a_folder_of_npz_files(tmp_path: Path) -> None:
         np.savez(folder / f"{name}.npz", features=value, bbox=value[:, :4])
     (folder / "below").mkdir()
     (folder / "c.npz").rename(folder / "below/c.v2.jpg.npz")
-    features = imported(NpzFolderFeatures(folder), tmp_path / "out")
+    (folder / "d.NPZ").touch()
+    (folder / "e.npz").symlink_to("nowhere")
+    (folder / "f").symlink_to(folder / "below")
+    logged: list[str] = []
+    features = imported(NpzFolderFeatures(folder, log=logged.append), tmp_path / "out")
     assert features.ids == ["a", "b", "below/c.v2.jpg"]
+    assert logged == [f"{folder}: left out 3 names, first ['d.NPZ', 'e.npz', 'f']"]
     np.testing.assert_array_equal(features.row("b"), values["b"])
     with pytest.raises(ShardError, match="known:"):
         NpzFolderFeatures(folder, "x")
@@ -224,9 +230,11 @@ def test_hdf5_groups(tmp_path: Path) -> None:
         file["soft"] = h5py.SoftLink("/" + NAMES[0])
         file["a circle/up"] = file["/"]
         file.create_group("broken.jpg")["other"] = [1.0]
+        file["flat.jpg"] = file["a/flat.jpg"] = np.ones(5, np.float32)
     logged: list[str] = []
     features = imported(GroupFeatures(path, log=logged.append), tmp_path / "out")
     assert [line.partition(": ")[2] for line in logged] == [
+        "left out 2 datasets beside groups, first ['a/flat.jpg', 'flat.jpg']",
         "left out 3 links, first ['a circle/up', 'elsewhere', 'soft']",
         "left out 2 groups without a dataset 'global_descriptor', first ['a circle', 'broken.jpg']",
     ]
@@ -429,3 +437,58 @@ def test_vectors_of_two_lengths_are_refused(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(ragged, tmp_path / "x.parquet")
     with pytest.raises(ShardError, match=r"lengths \{1, 2\}"):
         import_features(tmp_path / "x.parquet", tmp_path / "out", layout="parquet", dataset="made")
+
+
+def test_what_a_file_with_one_dataset_per_image_has_besides_is_logged(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["a.jpg"] = file["b.jpg"] = np.ones(4)
+        file["soft.jpg"], file["gone.jpg"] = h5py.SoftLink("/a.jpg"), h5py.SoftLink("/none")
+        file["in/c.jpg"] = np.ones(4)
+        file.create_dataset("raw.jpg", (4,), "f4", external=[("raw", 0, 16)])
+    logged: list[str] = []
+    features = imported(TableFeatures(path, "hdf5", "", None, logged.append), tmp_path / "out")
+    assert features.ids == ["a.jpg", "b.jpg"]
+    (line,) = logged
+    assert "left out 4 names of links" in line
+    assert "['gone.jpg', 'in', 'raw.jpg', 'soft.jpg']" in line
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ([b"a", "caf\u00e9".encode()], ["a", "caf\u00e9"]),
+        ([7, 12], ["7", "12"]),
+        ([1.0, 2.0], "row 0: the id is 1.0, expected a text or a whole number"),
+    ],
+)
+def test_ids_are_texts_or_whole_numbers(tmp_path: Path, ids: list, expected: object) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"id": ids, "v": [[1.0]] * 2}), tmp_path / "parquet")
+    with h5py.File(tmp_path / "hdf5", "w") as file:
+        file["ids"], file["features"] = np.array(ids), np.ones((2, 1))
+    for layout in ("parquet", "hdf5"):
+        into = partial(TableFeatures, tmp_path / layout, layout, "", None, len)
+        if isinstance(expected, list):
+            assert into().ids == expected
+        else:
+            with pytest.raises(ShardError, match=str(expected)):
+                into()
+    for given in ("null", '{"a": 1, "b": 2}', '["a", null]', '"ab"'):
+        save_file({"x": np.ones((2, 1), np.float32)}, tmp_path / "s", {"ids": given})
+        with pytest.raises(ShardError, match="Expected `"):
+            TableFeatures(tmp_path / "s", "safetensors", "", None, len)
+
+
+def test_columns_that_occur_twice_and_vectors_that_are_null(tmp_path: Path) -> None:
+    columns = [pyarrow.array(column) for column in (["a"], ["b"], [[1.0]])]
+    for names, match in (
+        (["id", "id", "v"], "found 'id' more than once"),
+        (["id", "v", "v"], "found 'v' more than once"),
+        (["id", "v"], r"lengths \{None\}, expected one"),
+    ):
+        table = pyarrow.Table.from_arrays(columns[: len(names)], names=names)
+        if len(names) == 2:
+            table = pyarrow.table({"id": ["a"], "v": pyarrow.array([None], columns[2].type)})
+        pyarrow.parquet.write_table(table, tmp_path / "x")
+        with pytest.raises(ShardError, match=match):
+            TableFeatures(tmp_path / "x", "parquet", "", None, len)

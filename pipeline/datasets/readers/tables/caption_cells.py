@@ -16,8 +16,23 @@ _PRINTED = re.compile(
     re.DOTALL,
 )
 _TEXTS = re.compile(_QUOTED, re.DOTALL)
-# "[music]" is a caption; a quote after the bracket or a comma is a sign of a list.
-_LIKE_A_LIST = re.compile(r"""(?:array\()?[\[{]\s*(?:\w{0,3}['"]|.*,)""", re.DOTALL)
+# "[music]", 'a man (in "red")' and '["Stop"] on a sign' are captions; these are lists of others.
+_LISTS = re.compile(
+    "|".join(
+        (
+            r"[\[{].*,.*[\]}]",  # [A dog, A cat]
+            r"""(?:[\w.]*[\[{]|[\w.]+\()+\s*\w{0,3}['"].*[\])}]""",  # c("A dog", "A cat")
+            r"""[\[{]\s*\w{0,3}['"][^\]}]*""",  # ["A dog", "A c
+            r"(?:ArraySeq|List|WrappedArray)\(.*\)",  # Spark
+            r"\w[\w.]*\((?:\s*[\[({].*)?\)|<[\w.]+[>:]\s*\[.*",  # deque([]), <StringArray> [
+            r"a:\d+:\{.*",  # PHP
+            r'"\s*[\[{].*[\]}]\s*"',  # a list in quotes
+            rf"{_QUOTED}(?:\s*[,;\n]\s*{_QUOTED})+",  # "A dog", "A cat"
+            r"(?:[-*]|\d+[.)]) [^\n]*(?:\n+(?:[-*]|\d+[.)]) [^\n]*)+",  # a list of lines
+        )
+    ),
+    re.DOTALL,
+)
 
 
 def texts_of(value: Any, name: str) -> list[str]:
@@ -53,20 +68,20 @@ def _answer(turns: list[Any], name: str) -> str:
 def _written(text: str, name: str) -> Any:
     """Return the value of JSON, or of a printed list; else the text as the only item."""
     cell = text.strip()
-    if cell[:1] not in tuple("[({a") or cell[-1:] not in tuple("])}"):
-        return [text]
-    try:
-        return decode(cell, Any)
-    except SchemaError:
-        pass
+    if cell[:1] in ("[", "{"):
+        try:
+            return decode(cell, Any)
+        except SchemaError:
+            pass
     if printed := _PRINTED.fullmatch(cell):
         try:
             texts = [ast.literal_eval(item) for item in _TEXTS.findall(printed[1])]
         except (SyntaxError, ValueError):
             texts = []
-        if len(texts) > 1 or (texts and cell[0] in "[a"):
+        # '("A dog")' and "{'A dog'}" are no lists of Python.
+        if len(texts) > 1 or (texts and (cell[0] in "[a" or printed[1][:-1].rstrip()[-1] == ",")):
             return texts
-    if _LIKE_A_LIST.match(cell):
+    if _LISTS.fullmatch(cell):
         raise RowFault(
             "unusable caption",
             f"{name}: {cell!r:.60} is like a list of texts, but not in the form of JSON, Python or "

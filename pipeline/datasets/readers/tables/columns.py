@@ -70,6 +70,8 @@ def find_columns(
     `images` are the columns of images with their bytes. A single one needs no name, unless a column
     is called `path`.
     """
+    if odd := [name for name in header if not isinstance(name, str)]:
+        raise RowFault("columns", f"found the name {odd[0]!r}; expected names that are texts")
     counts = Counter(name.strip().lower() for name in header)
     if repeated := [name for name, count in counts.items() if count > 1]:
         raise RowFault(
@@ -83,8 +85,13 @@ def find_columns(
         raise _missing("path", header)
     captions = _captions(header, stated.captions)
     split, image_id = _one("split", header, stated.split), _one("id", header, stated.id)
-    used = {path, *captions, split, image_id}
-    return Columns(path, captions, split, image_id, frozenset(header) - used)
+    # An id may well be the path.
+    used = (path, *captions, *([split] if split else []))
+    if repeated := [name for name, count in Counter(used).items() if count > 1]:
+        raise RowFault(
+            "columns", f"{_quoted(repeated)} is stated more than once; a column has one meaning"
+        )
+    return Columns(path, captions, split, image_id, frozenset(header).difference(used, [image_id]))
 
 
 def _one(meaning: str, header: Sequence[str], stated: str | None = None) -> str | None:

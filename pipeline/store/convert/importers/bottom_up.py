@@ -119,13 +119,25 @@ class TsvFeatures:
 
 
 class NpzFolderFeatures:
-    """A folder with `<id>.npz` for each image, also below it, in name order: an `ImportSource`."""
+    """A folder with `<id>.npz` for each image, also below it, in name order: an `ImportSource`.
+
+    Other files and linked folders are logged.
+    """
 
     layout = "npz-folder"
 
-    def __init__(self, folder: Path, array: str = "features") -> None:
+    def __init__(
+        self, folder: Path, array: str = "features", log: Callable[[str], object] = len
+    ) -> None:
         """List and hash the files; read shape and dtype of the array from the first."""
-        names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.npz"))
+        names, others = [], []
+        for path in folder.rglob("*"):
+            usable = path.suffix == ".npz" and path.is_file() and not path.name.startswith(".")
+            if usable or path.is_symlink() or not path.is_dir():
+                (names if usable else others).append(path.relative_to(folder).as_posix())
+        names.sort()
+        if others:
+            log(f"{folder}: left out {counted(len(others), 'name')}, first {sorted(others)[:5]}")
         self._files = [folder / name for name in names]
         if not self._files:
             raise ShardError(f"{folder} has no .npz file")

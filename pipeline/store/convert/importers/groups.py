@@ -29,8 +29,8 @@ def open_groups(path: Path, dataset: str, log: Log) -> "GroupFeatures":
 def datasets_by_group(file: h5py.File, dataset: str, log: Log) -> dict[str, h5py.Dataset]:
     """Return the datasets of a name by group, in name order.
 
-    Links are not followed. They, and groups that lack the dataset and have no others below, as an
-    interrupted program leaves them, are logged.
+    Links are not followed. They, groups that lack the dataset and have no others below, as an
+    interrupted program leaves them, and datasets beside groups are logged.
     """
     path = Path(file.filename)
     datasets: dict[str, h5py.Dataset] = {}
@@ -38,6 +38,7 @@ def datasets_by_group(file: h5py.File, dataset: str, log: Log) -> dict[str, h5py
 
     def visit(group: h5py.Group, name: str, above: frozenset[int]) -> None:
         innermost = True
+        others: list[str] = []
         for key in group:
             below = f"{name}/{key}" if name else key
             is_link = not isinstance(group.get(key, getlink=True), h5py.HardLink)
@@ -52,8 +53,12 @@ def datasets_by_group(file: h5py.File, dataset: str, log: Log) -> dict[str, h5py
                 if item.is_virtual or item.external:
                     raise ShardError(f"{path}: {below!r} is stored in other files; import those")
                 datasets[name] = item
+            else:
+                others.append(below)
         if innermost and name and name not in datasets:
             left_out.setdefault(f"group without a dataset {dataset!r}", []).append(name)
+        elif others and name not in datasets:
+            left_out.setdefault("dataset beside groups", []).extend(others)
 
     visit(file, "", frozenset([h5py.h5o.get_info(file["/"].id).addr]))
     for what, names in left_out.items():

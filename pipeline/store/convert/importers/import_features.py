@@ -117,7 +117,7 @@ def _opened(
     source: Path, layout: str, ids: Sequence[str] | None, every: int, array: str, log: Log
 ) -> ImportSource:
     if layout in _TABLES:
-        return TableFeatures(source, layout, array, ids)
+        return TableFeatures(source, layout, array, ids, log)
     if layout == "npy":
         return NpyFeatures(source, ids or [], every)
     if layout == "mat":
@@ -125,5 +125,5 @@ def _opened(
     if layout == "groups":
         return open_groups(source, array, log)
     if source.is_dir():
-        return NpzFolderFeatures(source, array)
+        return NpzFolderFeatures(source, array, log)
     return TsvFeatures(source, array, log)

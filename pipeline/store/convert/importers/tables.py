@@ -1,6 +1,7 @@
 """Features in one array or column, and ids in another: HDF5, Parquet and safetensors."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -8,14 +9,17 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 from safetensors import safe_open
 
 from pipeline.store.convert.importers.source import require_floats, require_unbroken_groups
-from pipeline.store.files import parse_json, require_held
+from pipeline.store.files import require_held
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.own_files import reading
+from pipeline.store.schema import decode_given
 from pipeline.store.shards.format import ShardError
+from pipeline.store.wording import counted
 
 ID_COLUMNS = ("id", "ids", "image_id", "image_ids", "image_path", "key", "path", "filename", "name")
 """Names of columns of ids; the first that a file has is used."""
@@ -31,18 +35,31 @@ class Found(NamedTuple):
     ids: Sequence[str] | None
     read: Callable[[int, int], np.ndarray]
     where: Callable[[int], str]
+    left_out: Sequence[str] = ()  # names, of a file with one dataset per image
 
 
 class TableFeatures:
     """Rows and ids of one file: an `ImportSource`."""
 
-    def __init__(self, path: Path, layout: str, array: str, ids: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        layout: str,
+        array: str,
+        ids: Sequence[str] | None,
+        log: Callable[[str], object],
+    ) -> None:
         """Find the array, by name or the only one, and its ids, unless they are given."""
         self.layout, self.file = layout, path.name
         with _opened(path, layout):
             if layout == "hdf5":
                 require_unbroken_groups(path, _read_all, array)
             found = _FINDERS[layout](path, array)
+        if found.left_out:
+            log(
+                f"{path}: left out {counted(len(found.left_out), 'name')} of links, groups or data "
+                f"of other files, first {found.left_out[:5]}"
+            )
         if len(found.shape) < 2:
             raise ShardError(f"{found.where(0)}: found shape {found.shape}, expected (rows, dim)")
         if ids is None and found.ids is None:
@@ -71,14 +88,34 @@ def _opened(path: Path, layout: str) -> Iterator[None]:
 def ids_of_table(path: Path) -> list[str]:
     """Return the ids of a Parquet file, such as the metadata of clip-retrieval."""
     with _opened(path, "parquet"):
-        names = pyarrow.parquet.read_schema(path).names
+        names = _schema(path).names
         column = next((name for name in ID_COLUMNS if name in names), None)
         if column is None:
             raise ShardError(f"{path} has the columns {names}, none of {', '.join(ID_COLUMNS)}")
         values = pyarrow.parquet.read_table(path, columns=[column])[column]
         if values.null_count:
             raise ShardError(f"{path}: {values.null_count} of the column {column!r} are null")
-        return [str(value) for value in values.to_pylist()]
+        return _texts(values.to_pylist(), f"{path}, {column!r}")
+
+
+def _schema(path: Path) -> pyarrow.Schema:
+    schema = pyarrow.parquet.read_schema(path)
+    if repeated := [name for name, count in Counter(schema.names).items() if count > 1]:
+        raise ShardError(
+            f"{path}: found {repeated[0]!r} more than once; expected different columns"
+        )
+    return schema
+
+
+def _texts(values: Iterable[object], where: str) -> list[str]:
+    """Return ids as texts: of texts, UTF-8 bytes, and whole numbers."""
+    texts = [value.decode() if isinstance(value, bytes) else value for value in values]
+    for row, value in enumerate(texts):
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise ShardError(
+                f"{where}, row {row}: the id is {value!r:.60}, expected a text or a whole number"
+            )
+    return list(map(str, texts))
 
 
 def _in_hdf5(path: Path, array: str) -> Found:
@@ -94,9 +131,7 @@ def _in_hdf5(path: Path, array: str) -> Found:
         if name in own:
             column = next((each for each in ID_COLUMNS if each in own), None)
             stored = None if column is None else own[column]
-            is_text = stored is not None and h5py.check_string_dtype(stored.dtype) is not None
-            values = () if stored is None else (stored.asstr()[()] if is_text else stored[()])
-            ids = None if stored is None else [str(value) for value in values]
+            ids = None if stored is None else _texts(stored[()].tolist(), f"{path}, {column!r}")
             return Found(
                 own[name].shape, own[name].dtype, ids,
                 lambda start, stop: _slice_of(path, name, start, stop),
@@ -109,14 +144,14 @@ def _in_hdf5(path: Path, array: str) -> Found:
                 "(array=...); or, for one dataset an image, all must have one shape"
             )
         ((shape, dtype),) = shapes
-        names = sorted(own)
+        names, others = sorted(own), sorted({*file} - {*own})
 
     def read(start: int, stop: int) -> np.ndarray:
         with h5py.File(path, "r") as file:
             return np.stack([file[name][()] for name in names[start:stop]])
 
     return Found(
-        (len(names), *shape), dtype, names, read, lambda row: f"{path}, {names[row]!r}"
+        (len(names), *shape), dtype, names, read, lambda row: f"{path}, {names[row]!r}", others
     )  # fmt: skip
 
 
@@ -133,7 +168,7 @@ def _read_all(path: Path, array: str) -> None:
 
 
 def _in_parquet(path: Path, array: str) -> Found:
-    schema = pyarrow.parquet.read_schema(path)
+    schema = _schema(path)
     lists = [
         field.name
         for field in schema
@@ -145,7 +180,7 @@ def _in_parquet(path: Path, array: str) -> Found:
     if name not in lists:
         raise ShardError(f"{path} has the columns {schema.names}, of which {lists} are vectors")
     column = pyarrow.parquet.read_table(path, columns=[name])[name].combine_chunks()
-    lengths = {None if value is None else len(value) for value in column}
+    lengths = {*pyarrow.compute.list_value_length(column).to_pylist()}
     if len(lengths) != 1 or None in lengths:
         raise ShardError(f"{path}: vectors of {name!r} have the lengths {lengths}, expected one")
     values = column.flatten().to_numpy(zero_copy_only=False)
@@ -164,7 +199,7 @@ def _in_safetensors(path: Path, array: str) -> Found:
         if name not in names:
             raise ShardError(f"{path} has the tensors {names[:9]}, not {name!r} (array=...)")
         rows = file.get_tensor(name)
-    ids = [str(row_id) for row_id in parse_json(about["ids"])] if "ids" in about else None
+    ids = list(map(str, decode_given(about["ids"], list[str | int]))) if "ids" in about else None
     return Found(
         rows.shape, rows.dtype, ids, lambda start, stop: rows[start:stop],
         lambda row: f"{path}, {name!r}, row {row}",

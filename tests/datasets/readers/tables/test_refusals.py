@@ -131,6 +131,8 @@ def test_what_is_refused(
         ("path,caption", {"path": "pathh"}, "`path_column=pathh`: not .*did you mean 'path'"),
         ("path,caption", {"captions": ("x",)}, "`caption_columns=x`: not one of"),
         ("path,caption", {"split": "x"}, "`split_column=x`: not one of"),
+        ("path,caption", {"captions": ("caption", "Caption ")}, "'caption' is stated more than"),
+        ("path,caption", {"split": "caption"}, "'caption' is stated more than once"),
     ],
 )
 def test_columns_that_are_not_understood(names: str, stated: Any, message: str) -> None:
@@ -149,6 +151,8 @@ def test_columns_that_occur_twice_in_other_formats(read: Read, root: Path) -> No
             read(*source)
     with pytest.raises(DatasetError, match="'caption' more than once"):
         prepare(frame, root=root)
+    with pytest.raises(DatasetError, match="record 1: found the name 1; expected names that are"):
+        prepare([{"path": "a.jpg", "caption": "x", 1: "y"}], root=root)
 
 
 def test_a_missing_file_and_other_counts(tmp_path: Path, root: Path, read: Read) -> None:

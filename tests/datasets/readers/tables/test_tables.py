@@ -12,7 +12,9 @@ import pytest
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.prepare import prepare
+from pipeline.datasets.readers.tables.caption_cells import texts_of
 from pipeline.datasets.readers.tables.columns import KNOWN, ColumnNames, find_columns
+from pipeline.datasets.readers.tables.table import RowFault
 from pipeline.datasets.splits import SHARES, split_by_hash
 from tests.datasets.readers.tables.conftest import Read
 
@@ -180,6 +182,20 @@ def test_equal_captions_are_kept(read: Read) -> None:
     assert captions(read("c.jsonl", '{"path": "a.jpg", "captions": ["x", "x"]}\n')) == [("x", "x")]
 
 
+LISTS = [
+    "frozenset({'A dog.', 'A cat.'})", "deque(['A dog.'])", "np.array(['A dog.'])", "set()",
+    "array([], dtype=object)", "tf.Tensor([b'A dog.' b'A cat.'], shape=(2,), dtype=string)",
+    "<StringArray>\n['A dog.']\nLength: 1, dtype: string", "<pyarrow.ListScalar: ['A dog.']>",
+    'c("A dog.", "A cat.")', 'String["A dog.", "A cat."]', "List(A dog., A cat.)",
+    'a:2:{i:0;s:6:"A dog.";i:1;s:6:"A cat.";}', r'"[\"A dog.\", \"A cat.\"]"',
+    '"A dog.", "A cat."', '"A dog."\n"A cat."', "- A dog.\n- A cat.", "1. A dog.\n\n2. A cat.",
+    '["A dog.", "A c', "{'A dog.'}", "[u'A dog.']", "{A dog,A cat}",
+]  # fmt: skip
+CAPTIONS = [
+    "[music]", "(A man, waving) [laughter]", "(a dog, a cat)", "{a dog}", '("Stop") sign (red)',
+    '["Hello"] on a sign', 'a man (in "red")', '"Hello", says the man.', "array (large) of dogs",
+    "- A dog.", "1. A dog.", "<start> A dog [left]",
+]  # fmt: skip
 TEXTS = ["Two men, in 'green'.", 'Dog\'s "0", ü\\.', "A [b] (c)."]
 
 
@@ -199,6 +215,15 @@ def test_lists_in_a_cell(read: Read, cell: str) -> None:
     manifest = read("c.csv", file.getvalue())
     assert captions(manifest) == [tuple(TEXTS), ("[music]",)]
     assert manifest.notes["caption_cells_split"] == 1
+
+
+def test_lists_in_other_forms_are_refused_and_captions_like_them_kept() -> None:
+    for cell in LISTS:
+        with pytest.raises(RowFault, match="is like a list of texts"):
+            texts_of(cell, "caption")
+    assert texts_of("('A dog.',)", "caption") == ["A dog."]
+    for cell in CAPTIONS:
+        assert texts_of(cell, "caption") == [cell]
 
 
 @pytest.mark.parametrize(("given", "mark"), [("|", " | "), ("\\n", "\n"), ("\n", "\n")])
