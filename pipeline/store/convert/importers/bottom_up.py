@@ -130,7 +130,7 @@ class NpzFolderFeatures:
         self, folder: Path, array: str = "features", log: Callable[[str], object] = len
     ) -> None:
         """List and hash the files; read shape and dtype of the array from the first."""
-        names, others = [], []
+        names, others = list[str](), list[str]()
         for path in folder.rglob("*"):
             usable = path.suffix == ".npz" and path.is_file() and not path.name.startswith(".")
             if usable or path.is_symlink() or not path.is_dir():
