@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.datasets.plain_images import read_list
 from pipeline.language.captioning.captions_file import read_captions
 from pipeline.retrieval.query.query_sentences import read_sentences
 from pipeline.store.convert.importers.boxes import read_boxes
@@ -41,3 +42,9 @@ def test_marks_are_skipped(
     (plain := tmp_path / name).write_text(text)
     (marked := tmp_path / f"marked-{name}").write_text("\ufeff" + text)
     assert repr(read(marked)) == repr(read(plain))
+
+
+@pytest.mark.parametrize("read", [read_lines, read_sentences, read_ids, read_list])
+def test_marks_of_joined_files_are_skipped(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+    (tmp_path / "joined.txt").write_text("\ufeffa dog\n\ufeffa cat\n")
+    assert list(map(str, read(tmp_path / "joined.txt"))) == ["a dog", "a cat"]

@@ -32,7 +32,7 @@ def _cache_of(settings: Path) -> tuple[Path, ...]:
     """Return the folder of the cache that DVC's settings name, if any."""
     parser = RawConfigParser(strict=False)
     try:
-        parser.read([settings / "config", settings / "config.local"], encoding="utf-8")
+        parser.read([settings / "config", settings / "config.local"], encoding="utf-8-sig")
     except (Error, OSError, UnicodeDecodeError):
         return ()
     named = parser.get("cache", "dir", fallback="")

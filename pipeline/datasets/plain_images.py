@@ -106,8 +106,11 @@ def _in_tars(tars: list[Path], log: Callable[[str], object]) -> Manifest:
 
 
 def read_list(file: Path) -> list[Path]:
-    """Return the paths in a UTF-8 text file, one per line; empty lines are skipped."""
-    return [Path(line) for _, line in read_lines(file) if line.strip()]
+    """Return the paths in a UTF-8 text file, one per line; empty lines are skipped.
+
+    Other bytes are kept as in names of files.
+    """
+    return [Path(line) for _, line in read_lines(file, errors="surrogateescape") if line.strip()]
 
 
 def _usable(names: Iterable[str], log: Callable[[str], object]) -> list[str]:

@@ -22,19 +22,19 @@ T = TypeVar("T")
 
 
 def read_lines(
-    path: Path, encoding: str = UTF_8, remedy: str = _CONVERT
+    path: Path, encoding: str = UTF_8, remedy: str = _CONVERT, errors: str = "strict"
 ) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end) of a text file; a BOM is dropped.
+    """Yield (line number from 1, line without its end) of a text file; BOMs are dropped.
 
     Lines end with a line feed, a carriage return, or both. `remedy` ends the message about a file
     in another encoding.
     """
     require_downloaded(path, DatasetError)
     try:
-        marked = "utf-8-sig" if encoding == UTF_8 else encoding
-        with TextIOWrapper(open_file(path), encoding=marked) as stream:
+        with TextIOWrapper(open_file(path), encoding, errors) as stream:
             for number, line in enumerate(stream, start=1):
-                yield number, line.removesuffix("\n")
+                # Also of files that are joined to one.
+                yield number, line.removesuffix("\n").removeprefix("\ufeff")
     except UnicodeError as error:
         raise _undecodable(path, encoding, remedy) from error
     except OSError as error:

@@ -32,7 +32,9 @@ def is_pointer(data: bytes) -> bool:
 
 
 def require_downloaded(path: Path, error: type[PipelineError]) -> None:
-    """Raise `error` if a local file is a pointer of Git LFS."""
+    """Raise `error` if a local file is a pointer of Git LFS; a pipe can be read once only."""
+    if not path.is_file():
+        return
     with suppress(OSError), path.open("rb") as stream:
         if is_pointer(stream.read(len(_POINTER))):
             raise error(f"{path} is {NOT_DOWNLOADED}")

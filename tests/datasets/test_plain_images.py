@@ -1,5 +1,6 @@
 """Plain image files as a dataset: ids, counts, and what is refused."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,14 @@ def test_what_cannot_be_a_dataset_is_refused_by_name(photos: Path, tmp_path: Pat
 def test_a_list_has_one_path_per_line(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_bytes("\ufeffa b.jpg\r\n\n/ü.png".encode())
     assert read_list(tmp_path / "list.txt") == [Path("a b.jpg"), Path("/ü.png")]
-    (tmp_path / "list.txt").write_bytes(b"a.jpg\n\xff.jpg\n")
-    with pytest.raises(DatasetError, match="line 2"):
-        read_list(tmp_path / "list.txt")
+
+
+def test_a_list_from_a_pipe_leaves_out_names_that_are_not_utf_8(photos: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, os.fsencode(f"{photos}/b.JPG\n{photos}/caf\udce9.jpg\n{photos}/sub/a.png\n"))
+    os.close(writing)
+    lines: list[str] = []
+    listed = read_list(Path(f"/dev/fd/{reading}"))
+    assert list(plain_images(listed, lines.append).ids) == ["b.JPG", "sub/a.png"]
+    assert lines[-1] == r"left out: the name 'caf\udce9.jpg' is not UTF-8"
+    os.close(reading)

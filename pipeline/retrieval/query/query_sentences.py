@@ -11,9 +11,10 @@ def read_sentences(path: str | Path) -> list[str]:
     """Read query sentences from a UTF-8 text file, one per line."""
     path = Path(path)
     try:
-        texts = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise EmbeddingsError(f"{path} is not UTF-8 text ({error}); save it as UTF-8") from error
+    texts = [line.removeprefix("\ufeff") for line in lines]
     require_lines(texts, f"{path}: line")
     return texts
 

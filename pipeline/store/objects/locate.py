@@ -87,7 +87,7 @@ def _resolved(url: str) -> str:
         raise RemoteError(f"{url}: no DVC repository (.dvc) in this folder or a parent folder")
     config = configparser.ConfigParser(interpolation=None)
     try:
-        config.read([folder / "config", folder / "config.local"], encoding="utf-8")
+        config.read([folder / "config", folder / "config.local"], encoding="utf-8-sig")
     except (configparser.Error, UnicodeDecodeError) as error:
         raise RemoteError(f"{folder / 'config'} cannot be read ({error})") from error
     named = {_REMOTE.fullmatch(section): section for section in config.sections()}

@@ -234,7 +234,7 @@ def test_hdf5_groups(tmp_path: Path) -> None:
     logged: list[str] = []
     features = imported(GroupFeatures(path, log=logged.append), tmp_path / "out")
     assert [line.partition(": ")[2] for line in logged] == [
-        "left out 2 datasets beside groups, first ['a/flat.jpg', 'flat.jpg']",
+        "left out 2 datasets next to groups, first ['a/flat.jpg', 'flat.jpg']",
         "left out 3 links, first ['a circle/up', 'elsewhere', 'soft']",
         "left out 2 groups without a dataset 'global_descriptor', first ['a circle', 'broken.jpg']",
     ]

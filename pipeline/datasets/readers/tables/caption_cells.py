@@ -78,7 +78,7 @@ def _written(text: str, name: str) -> Any:
             texts = [ast.literal_eval(item) for item in _TEXTS.findall(printed[1])]
         except (SyntaxError, ValueError):
             texts = []
-        # '("A dog")' and "{'A dog'}" are no lists of Python.
+        # '("A dog")' and "{'A dog'}" are texts in brackets, not lists.
         if len(texts) > 1 or (texts and (cell[0] in "[a" or printed[1][:-1].rstrip()[-1] == ",")):
             return texts
     if _LISTS.fullmatch(cell):

@@ -30,7 +30,7 @@ def datasets_by_group(file: h5py.File, dataset: str, log: Log) -> dict[str, h5py
     """Return the datasets of a name by group, in name order.
 
     Links are not followed. They, groups that lack the dataset and have no others below, as an
-    interrupted program leaves them, and datasets beside groups are logged.
+    interrupted program leaves them, and datasets next to groups are logged.
     """
     path = Path(file.filename)
     datasets: dict[str, h5py.Dataset] = {}
@@ -58,7 +58,7 @@ def datasets_by_group(file: h5py.File, dataset: str, log: Log) -> dict[str, h5py
         if innermost and name and name not in datasets:
             left_out.setdefault(f"group without a dataset {dataset!r}", []).append(name)
         elif others and name not in datasets:
-            left_out.setdefault("dataset beside groups", []).extend(others)
+            left_out.setdefault("dataset next to groups", []).extend(others)
 
     visit(file, "", frozenset([h5py.h5o.get_info(file["/"].id).addr]))
     for what, names in left_out.items():
