@@ -242,7 +242,6 @@ def _photo(
 def _replacing(out: Path) -> Iterator[Path]:
     """Yield an empty folder, which then replaces the programs in `out`."""
     work = work_file(out, ".export")
-    work.parent.mkdir(parents=True, exist_ok=True)
     with only_writer(work_file(out, ".lock"), out):
         finish_swap(out, _is_program)
         shutil.rmtree(work, ignore_errors=True)

@@ -384,7 +384,6 @@ def _work_folder(out: Path, fingerprint: str) -> Iterator[Path]:
     if url_of(out) is not None:  # each set in it has a writer's lease of its own
         yield work
         return
-    parent.mkdir(parents=True, exist_ok=True)
     with only_writer(parent / f"{out.name}.lock", out):
         # Left by dead runs: while we hold the lock, none is alive.
         for other in work_folders(out):

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import require_captions
+from pipeline.store.builder.locking import WORK_FOLDER
 from pipeline.store.current.record import made_from
 from pipeline.store.current.snapshot import Snapshot, snapshot_file
 from pipeline.store.devices import choose_device
@@ -43,7 +44,8 @@ def encode(
     As `pipeline.extract`, but of captions, and with encoders that are fitted first: vocabularies,
     codebooks and principal components are fitted on the captions of one split and saved in a folder
     next to the shards, from which `pipeline.load_encoder` encodes new sentences. Fitted files and
-    finished rows of an earlier call are reused; rows of changed captions are recomputed. The result
+    finished rows of an earlier call are reused, and codebooks that another output in the same
+    folder was fitted with on the same words; rows of changed captions are recomputed. The result
     is deterministic: interruptions and the number of workers do not change its bytes. With
     `Storage.update`, an encoder that was fitted on other captions or with other options is fitted
     again.
@@ -123,6 +125,7 @@ def _encode(
         None if how.codebooks is None else Path(how.codebooks),
         choose_device(how.device, monitor) if options.get("pca") else "cpu",
         monitor,
+        work=folder.absolute().parent / WORK_FOLDER,
     )
     if storage.update:
         fitted = follow_captions(chosen, folder, fitting, selected.texts, folder.parent / out.name)

@@ -53,6 +53,25 @@ def test_codebooks_are_shared(tmp_path: Path) -> None:
     np.testing.assert_array_equal(other.encode(CAPTIONS), rows)
 
 
+def test_a_codebook_of_the_same_fit_is_found_again(tmp_path: Path) -> None:
+    def codebook(out: str, **options: Any) -> tuple[bytes, bool]:
+        monitor = Recorder()
+        fitting = Fitting(CAPTIONS, "made", "train", monitor=monitor, work=tmp_path / ".work")
+        chosen = encoder_options("fv-gmm", **{**FISHER, **options})
+        fit_encoder(chosen, tmp_path / out, fitting, CAPTIONS)
+        used = any(line.startswith("using the gmm codebook of ") for line in monitor.lines)
+        return (tmp_path / out / "codebook-gmm.safetensors").read_bytes(), used
+
+    fitted, used = codebook("one")
+    assert (codebook("two", tokenizer="klein"), used) == ((fitted, True), False)
+    other: tuple[dict[str, Any], ...]
+    other = {"components": 2}, {"sample": 300}, {"seed": 1}, {"codebook_words": "training"}
+    assert not any(codebook(f"other-{k}", **options)[1] for k, options in enumerate(other))
+    (kept,) = [p for p in (tmp_path / ".work").iterdir() if p.read_bytes() == fitted]
+    kept.unlink()
+    assert codebook("three") == (fitted, False)
+
+
 def test_a_codebook_serves_stored_vectors_of_the_same_source_only(tmp_path: Path) -> None:
     words = {word for caption in CAPTIONS for word in caption.lower().split()}
     own, books = tmp_path / "own.safetensors", tmp_path / "books"

@@ -45,12 +45,12 @@ def _log_unknown_words(
         if len(texts) == 1:
             which = f"the query {first[0]!r}"
         raise EmbeddingsError(
-            f"the encoder {fitted.name!r} knows no word of {which}; use words of its vocabulary, "
-            "which may lack rare words of the captions that it was fitted to"
+            f"no word of {which} is known; use other words: rare ones of the captions may be "
+            "missing from the vocabulary"
         )
-    for name, report in reports.items():
-        if report.oov_words:
-            words = ", ".join(word for word, _ in report.oov_words[:10])
-            log(f"{name} does not know: {words}")
-        for at in report.cut[:5]:
-            log(f"{name}: too long, its last words are cut off: {texts[at]}")
+    # Without names of encoders, which a visitor of `serve` does not know.
+    words = [[word for word, _ in report.oov_words] for report in reports.values()]
+    if ignored := [word for word in words[0] if all(word in of for of in words)] if words else []:
+        log(f"unknown words are ignored: {', '.join(ignored[:10])}")
+    for at in {at: None for report in reports.values() for at in report.cut[:5]}:
+        log(f"too long, its last words are cut off: {texts[at]}")

@@ -125,7 +125,6 @@ class ShardBuild:
         """Lock the output, then inspect its contents."""
         require_output_folder(self._out, self._parent)
         with ExitStack() as undo:
-            self._parent.mkdir(parents=True, exist_ok=True)
             # Before any look at the output, whose contents another writer would change.
             undo.enter_context(only_writer(self._parent / f"{self._out.name}.lock", self._out))
             # First: after a swap that was killed halfway, the old set is in the work folder.

@@ -57,6 +57,13 @@ def require_space(work: Path, rows: int, row_bytes: int) -> None:
         ) from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def make_work_folder(folder: Path) -> None:
+    """Create a folder of unfinished work, which git ignores."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (ignored := folder / ".gitignore").exists():
+        ignored.write_text("*\n", encoding="utf-8")
+
+
 def work_file(out: Path, suffix: str) -> Path:
     """Return the file of an output in the work folder next to it."""
     out = out.resolve()
@@ -85,7 +92,8 @@ def remove_if_empty(folder: Path) -> None:
 
 @contextmanager
 def only_writer(lock: Path, out: Path) -> Iterator[None]:
-    """Hold the empty lock file `lock` as the only writer of `out`."""
+    """Hold the empty lock file `lock` as the only writer of `out`; its folder is created."""
+    make_work_folder(lock.parent)
     # The kernel releases the lock with the process, even if killed. The file is never deleted: one
     # process could lock the deleted file, and another one a new file of that name.
     descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o644)

@@ -85,7 +85,6 @@ def _appearing_folder(out: Path, size: int) -> Iterator[Path]:
     if out.exists():
         raise OutputError(f"{out} exists; delete it, or choose another output")
     part = work_file(out, ".export")
-    part.parent.mkdir(parents=True, exist_ok=True)
     with only_writer(work_file(out, ".lock"), out), explained(out, size):
         shutil.rmtree(part, ignore_errors=True)
         try:

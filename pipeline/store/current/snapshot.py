@@ -22,7 +22,12 @@ import numpy.typing as npt
 
 import pipeline
 from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, REGIONS_FILE
-from pipeline.store.builder.locking import WORK_FOLDER, work_file, work_folders
+from pipeline.store.builder.locking import (
+    WORK_FOLDER,
+    make_work_folder,
+    work_file,
+    work_folders,
+)
 from pipeline.store.current.record import Record
 from pipeline.store.files import write_json
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
@@ -87,7 +92,7 @@ class Snapshot:
                 self._file.unlink(missing_ok=True)
             else:
                 stored = {"state": state, "outputs": texts, "result": result}
-                self._file.parent.mkdir(exist_ok=True)
+                make_work_folder(self._file.parent)
                 write_json(self._file, stored)
 
     def _state(self, outputs: Iterable[str], result: Any) -> str | None:

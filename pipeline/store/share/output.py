@@ -46,7 +46,6 @@ class PullOutput:
     @contextmanager
     def pulling(self) -> Iterator[None]:
         """Hold the work folder as the only pull into this output."""
-        self._parent.mkdir(parents=True, exist_ok=True)
         # A lock of its own: pulls of rows also build a set, which locks the output itself.
         with only_writer(self._parent / f"{self.out.name}.pull.lock", self.out):
             self.work.mkdir(exist_ok=True)

@@ -71,11 +71,13 @@ class Fitting:
     training: Sequence[str]  # captions of the training split
     dataset: str  # names for the record
     split: str
-    codebooks: Path | None = None  # folder of shared codebooks; None: the encoder's own
+    codebooks: Path | None = None  # folder of codebooks by vectors; None: each of its own fit
     device: str = "cpu"  # for principal components: "cpu", or a torch device
     monitor: Monitor = QUIET
     # Words that all parts of a concatenation look up in texts; None: of each part alone.
     words_of: Callable[[Sequence[str]], set[str]] | None = None
+    # Folder of codebooks that other encoders fitted on the same words; None: they are not kept.
+    work: Path | None = None
 
 
 class Encoder:

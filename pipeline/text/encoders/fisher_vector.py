@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.store.files import created_by
 from pipeline.store.hashing import sha256_of_json
 from pipeline.text import EncoderError
 from pipeline.text.encoders.base import Encoder, Fitting, VocabularyReport, Words, report_on_texts
 from pipeline.text.encoders.options import WordOptions, encoder_option, vectors_option
-from pipeline.text.fisher.codebook import Codebook, fit_codebook, load_codebook
+from pipeline.text.fisher.codebook import FITTED_BY, Codebook, fit_codebook, load_codebook
 from pipeline.text.fisher.gradients import WordGradients, power_and_l2, word_gradients
 from pipeline.text.fisher.mixture import MixtureKind
 from pipeline.text.tokenizers.by_name import words_in
@@ -181,17 +182,19 @@ def _codebook(
     kind: MixtureKind, options: FisherOptions, vectors: WordVectors, fitting: Fitting
 ) -> Codebook:
     """Return the codebook in the folder of shared ones, or fit it and save it there."""
-    shared = None
-    if fitting.codebooks is not None:
-        # A name on the hub has a slash.
-        source = vectors.name.replace("/", "--")
-        shared = fitting.codebooks / f"{kind}-{options.components}-{source}.safetensors"
-        if shared.exists():
-            fitting.monitor.log(f"using the {kind} codebook of {shared}")
-            return load_codebook(shared, vectors)
     words = None
     if options.codebook_words == "training":
         words = (fitting.words_of or options.words_of)(fitting.training)
+    if fitting.codebooks is not None:
+        # A name on the hub has a slash.
+        name = f"{kind}-{options.components}-{vectors.name.replace('/', '--')}"
+    else:
+        name = f"codebook-{_hash_of_fit(kind, options, vectors, words)}"
+    folder = fitting.codebooks or fitting.work
+    shared = folder and folder / f"{name}.safetensors"
+    if shared is not None and shared.exists():
+        fitting.monitor.log(f"using the {kind} codebook of {shared}")
+        return load_codebook(shared, vectors)
     codebook = fit_codebook(
         load_vectors(options.vectors, words),
         kind,
@@ -204,3 +207,12 @@ def _codebook(
         shared.parent.mkdir(parents=True, exist_ok=True)
         codebook.save(shared)
     return codebook
+
+
+def _hash_of_fit(
+    kind: MixtureKind, options: FisherOptions, vectors: WordVectors, words: set[str] | None
+) -> str:
+    """Return 16 hex digits of everything that determines the bytes of a codebook."""
+    fitted_on = [vectors.name, vectors.sha256, words and sorted(words)]
+    how = [kind, options.components, options.sample, options.seed, created_by(*FITTED_BY)]
+    return sha256_of_json([fitted_on, how])[:16]

@@ -18,6 +18,9 @@ from pipeline.text import EncoderError, FittedFileError
 from pipeline.text.fisher.mixture import Mixture, MixtureKind
 from pipeline.text.vectors import WordVectors
 
+FITTED_BY = "numpy", "scipy", "scikit-learn", "safetensors"
+"""The packages whose versions a codebook records."""
+
 _KINDS = get_args(MixtureKind)
 _HYBRID_SCALE = 10.0  # norm of the samples that the variance floors of `fit_hybrid` assume
 _EM_ITERATIONS = 10
@@ -162,7 +165,7 @@ def fit_codebook(
         ica_converged=ica_converged,
         em_converged=em_converged,
         requested=requested if components < requested else None,
-        created_by=created_by("numpy", "scipy", "scikit-learn", "safetensors"),
+        created_by=created_by(*FITTED_BY),
     )
     return Codebook(metadata, whitening, mixture)
 

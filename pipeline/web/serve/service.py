@@ -193,7 +193,7 @@ class SearchService:
                 hits = self._hits(query, image, of, notes.append)
             except NothingFulfils as error:
                 hits = []
-                notes.append(f"{str(error)[:1].upper()}{str(error)[1:]}.")
+                notes.append(f"{error}.")
             words = query.minus + query.plus
             if self._describe and isinstance(image, Image.Image) and not words:
                 captions = self._describe(image)

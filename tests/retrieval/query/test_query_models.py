@@ -70,9 +70,9 @@ def test_words_that_the_encoder_does_not_know_are_logged_or_refused(made: Path) 
     rows = embed_sentences(trained, encoder, ["two qzzyx dogs", "a red fish"], logged.append)
     known = embed_sentences(trained, encoder, ["two dogs", "a red"], quiet)
     np.testing.assert_array_equal(rows, known)
-    assert logged == ["bow-w2vv-filterstop-all-6 does not know: fish, qzzyx"]
+    assert logged == ["unknown words are ignored: fish, qzzyx"]
     with pytest.raises(
-        EmbeddingsError, match=r"knows no word of 1 of 2 queries, first \['qzzyx'\]"
+        EmbeddingsError, match=r"no word of 1 of 2 queries, first \['qzzyx'\] is known"
     ):
         embed_sentences(trained, encoder, ["a dogs", "qzzyx"], quiet)
 

@@ -50,7 +50,7 @@ def test_a_set_goes_out_and_comes_back_in_the_same_bytes(tmp_path: Path, compres
     come = pull(there, tmp_path / "back")
     same_files(tmp_path / "back", features.folder)
     assert shard.stat().st_size <= come.moved < shard.stat().st_size + 4000
-    assert {path.suffix for path in (tmp_path / ".work").iterdir()} == {".lock"}
+    assert {path.suffix for path in (tmp_path / ".work").iterdir()} == {"", ".lock"}
 
 
 @pytest.mark.parametrize("compress", [False, True])
@@ -130,7 +130,7 @@ def test_a_pull_of_a_split_interrupted_twice(
     assert pulled.ids == IDS[14:]
     np.testing.assert_array_equal(pulled.read(IDS[14:]), features.read(IDS[14:]))
     assert verify(out).faults == []
-    assert {path.suffix for path in (tmp_path / ".work").iterdir()} == {".lock"}
+    assert {path.suffix for path in (tmp_path / ".work").iterdir()} == {"", ".lock"}
 
 
 @pytest.mark.parametrize("where", ["folder", "memory", "http"])
