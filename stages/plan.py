@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from pipeline.heads.experiments import TRAINED_VECTORS, Size, on_images, resolve_experiment
+from pipeline.heads.experiments import TRAINED_VECTORS, Size, on_features, resolve_experiment
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.presets import PRESETS
 from pipeline.retrieval.ensemble import ENSEMBLES
@@ -17,11 +17,11 @@ from stages.params import PARAMS_FILE, ExperimentEntry, Params
 def experiment_of(params: Params, name: str, size: Size | None = None) -> Experiment:
     """Return an experiment of the file or a published system: its preset at a size, with overrides.
 
-    NAME@RECIPE is either on other image features. The default size is that of the file.
+    NAME@FEATURES is either on other features. The default size is that of the file.
     """
-    base, at, images = name.partition("@")
+    base, at, others = name.partition("@")
     if at and name not in params.experiments:
-        return on_images(experiment_of(params, base, size), images)
+        return _with_options(params, on_features(experiment_of(params, base, size), others))
     require_experiments(params, [name])
     entry = params.experiments.get(name, ExperimentEntry())
     plan = resolve_experiment(
@@ -37,9 +37,13 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
         finetuning=entry.finetuning,
         precision=entry.precision,
     )
+    return _with_options(params, plan)
+
+
+def _with_options(params: Params, plan: Experiment) -> Experiment:
+    """Return an experiment with the caption features of the file, if it names their folder."""
     folder = plan.captions.name
     if (features := params.caption_features.get(folder)) is not None:
-        # Those of the file are shared by all experiments that name their folder.
         plan = replace(plan, captions=CaptionFeatures(folder, features.encoder, features.options))
     return plan
 

@@ -63,6 +63,11 @@ if TYPE_CHECKING:
     "becomes NAME@FOLDER.",
     PATH,
 )
+@option(
+    "--caption-features",
+    "The same with a row for each caption, IMAGE#0 and so on: NAME becomes NAME@@FOLDER.",
+    PATH,
+)
 @LEAVE_OUT_FAILED
 @flag("--dry-run", "Print the steps that would run, with sizes, and exit.")
 @JSON
@@ -75,6 +80,7 @@ def run(
     seeds: int,
     corpus: Path | None,
     image_features: Path | None,
+    caption_features: Path | None,
     dry_run: bool,
     test_split: str | None,
     as_json: bool,
@@ -84,7 +90,8 @@ def run(
 
     Names are experiments and ensembles of params.yaml, or published systems (`pipeline list
     experiments`) and YAML files with one experiment, which need no params.yaml. NAME@RECIPE is an
-    experiment on other image features, such as vsepp@resnet50-caffe-pool. `all` omits systems that
+    experiment on other image features, such as vsepp@resnet50-caffe-pool, NAME@@ENCODER on other
+    caption features, and the name of a feature set stands for either. `all` omits systems that
     need clips, a download, hours or several networks. One process computes the files and bytes of
     the single commands. The same command again resumes where it stopped.
 
@@ -111,6 +118,7 @@ def run(
     record = made_from(
         params, training, names=names, size=size, test_split=test_split, seeds=seeds, corpus=corpus,
         image_features=image_features and str(image_features.resolve()),
+        caption_features=caption_features and str(caption_features.resolve()),
     )  # fmt: skip
     snapshot = _snapshot(layout, names, record)
     if not dry_run and (tables := snapshot.result()) is not None:
@@ -134,7 +142,8 @@ def run(
     try:
         result = run_experiments(
             names, layout.dataset, seeds=seeds, corpus=corpus, image_features=image_features,
-            root=layout.root, training=training, dry_run=dry_run, monitor=CONSOLE, **options,
+            caption_features=caption_features, root=layout.root, training=training, dry_run=dry_run,
+            monitor=CONSOLE, **options,
         )  # fmt: skip
     except RunFailed as error:
         result, failed = error.result, error.failed

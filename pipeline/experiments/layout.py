@@ -112,7 +112,9 @@ class Layout:
 
         The latter's are those that its trained head was fitted on, found by their recipe.
         """
-        encoder = self.texts / f"{file_name(name, of_model=True)}.encoder"
+        text = self.text(name)
+        text = text.resolve() if text.is_symlink() else text  # made elsewhere, with its encoder
+        encoder = text.with_name(f"{text.name}.encoder")
         if encoder.is_dir() or not (head := self.head(name) / "head.json").is_file():
             return encoder
         from pipeline.store.shards.index import read_index  # imports h5py

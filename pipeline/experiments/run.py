@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.experiments.layout import Layout, seeded
 from pipeline.experiments.steps.experiment_steps import add_ensemble, add_experiment
+from pipeline.experiments.steps.given_steps import given_sets
 from pipeline.experiments.steps.kinds import ExperimentKind, experiment_kinds, kind_of
 from pipeline.experiments.steps.step import Plan
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, experiment_finder
@@ -93,6 +94,7 @@ def run(
     evaluate: Mapping[str, Any] | None = None,
     corpus: str | Path | None = None,
     image_features: str | Path | None = None,
+    caption_features: str | Path | None = None,
     dry_run: bool = False,
     monitor: Monitor = QUIET,
 ) -> RunResult:
@@ -108,7 +110,7 @@ def run(
     Parameters
     ----------
     names : str or iterable of str. Experiments, ensembles and language models; NAME@RECIPE is one
-        of them on other image features.
+        of them on other image features, NAME@@ENCODER on other caption features.
     dataset : str or Path. Folder of a prepared dataset.
     experiments : mapping of str to Experiment, or None. Experiments by name; take precedence over
         `PRESETS`.
@@ -127,9 +129,10 @@ def run(
     evaluate : mapping of str to object, or None. Options of `pipeline.evaluate`.
     corpus : str or Path or None. UTF-8 file with one sentence per line, on which language models
         such as `kiros2014-sc-nlm-corpus` are trained in addition to the captions.
-    image_features : str or Path or None. Folder of a feature set with a row for each image, for
-        all experiments in place of their own features: `vsepp` becomes `vsepp@NAME`, with the name
-        of the folder.
+    image_features, caption_features : str, Path or None. Feature set with a row for each image, or
+        for each caption `<image id>#<k>`, for all experiments in place of their own: `vsepp`
+        becomes `vsepp@IMAGES`, `vsepp@@CAPTIONS` or `vsepp@IMAGES@@CAPTIONS`, with the names of the
+        folders. The set is linked among the outputs.
     dry_run : bool. Only log the steps, with sizes.
     monitor : Monitor. Receives a line before each step, its log lines and its progress.
 
@@ -147,7 +150,7 @@ def run(
     DatasetError
         The dataset is missing, lacks a split, or has no captions.
     MissingRows, WrongUsage
-        `image_features` lacks images of the dataset, or has a name that others have.
+        A given set lacks rows, is of another dataset, or has a name that means something else.
     RunFailed
         Steps failed; all independent experiments are finished.
     PipelineError
@@ -161,11 +164,13 @@ def run(
     """
     names, _ = texts_of(names, "experiment")
     layout = Layout(dataset, root)
-    given: dict[str, Path] = {}
-    if image_features is not None:
-        folder = Path(image_features)
-        given = {_name_of_set(folder, layout): folder}
-        names = [f"{name}@{folder.name}" for name in names]
+    given, end = given_sets(layout, image_features, caption_features)
+    if end and (named := [name for name in names if "@" in name]):
+        raise WrongUsage(
+            f"{named[0]} names its features; omit what is behind {named[0].partition('@')[0]}, or "
+            "`image_features=...` and `caption_features=...`"
+        )
+    names = [f"{name}{end}" for name in names]
     defined = experiments or {}
     requested = training.device
     training = replace(training, device=choose_device(requested, monitor), monitor=monitor)
@@ -231,19 +236,6 @@ def run(
     if failed:
         raise RunFailed(result, failed)
     return result
-
-
-def _name_of_set(folder: Path, layout: Layout) -> str:
-    """Return the name of a feature set, which is part of the names of its experiments."""
-    name, own = folder.name, layout.features(folder.name)
-    if any(letter in name for letter in "+@"):
-        raise WrongUsage(f"{folder}: a name with + or @ means several sets; rename the folder")
-    if own.exists() and own.resolve() != folder.resolve():
-        raise WrongUsage(
-            f"{folder} has the name of {own}, other features of the same dataset, and so would "
-            "its experiments; rename the folder"
-        )
-    return name
 
 
 def _row(evaluation: Path) -> Row:

@@ -1,4 +1,4 @@
-"""Experiments: a preset at a size, with overrides, or on other image features."""
+"""Experiments: a preset at a size, with overrides, or on other features."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -99,30 +99,42 @@ def resolve_experiment(
     )
 
 
-def on_images(experiment: Experiment, recipe: str) -> Experiment:
-    """Return an experiment on image features of other recipes ("A+B"), called `NAME@RECIPE`."""
-    name = f"{experiment.name}@{recipe}"
-    if not recipe:
-        raise HeadError(f"{name!r} names no image features; expected EXPERIMENT@RECIPE")
+def on_features(experiment: Experiment, features: str) -> Experiment:
+    """Return an experiment on other features, called `NAME@FEATURES`.
+
+    FEATURES are `RECIPE` of images ("A+B"), `@ENCODER` of captions or `RECIPE@@ENCODER`, and in
+    place of either the name of a set that was made elsewhere.
+    """
+    name = f"{experiment.name}@{features}"
+    images, at, captions = f"@{features}".partition("@@")
+    images = images[1:]
+    if not (images or captions) or (at and not captions):
+        raise HeadError(
+            f"{name!r} lacks the name of features; expected EXPERIMENT@IMAGES, "
+            "EXPERIMENT@@CAPTIONS or EXPERIMENT@IMAGES@@CAPTIONS"
+        )
     if experiment.finetuning is not None:
         raise HeadError(
             f"{name!r}: {experiment.name} fine-tunes the network of {experiment.images}, layer by "
             "layer; for another network add an experiment with `images` and `finetuning` to "
             "params.yaml"
         )
-    return replace(experiment, name=name, images=recipe)
+    return replace(
+        experiment, name=name, images=images or experiment.images,
+        captions=CaptionFeatures(captions, captions) if captions else experiment.captions,
+    )  # fmt: skip
 
 
 def experiment_finder(
     experiments: Mapping[str, Experiment] | None = None, size: Size = "small"
 ) -> Callable[[str], Experiment]:
-    """Return a function from NAME or NAME@RECIPE to an experiment or preset; see `on_images`."""
+    """Return a function from NAME or NAME@FEATURES to an experiment; see `on_features`."""
 
     def find(name: str) -> Experiment:
         if (experiment := (experiments or {}).get(name)) is not None:
             return experiment
-        base, at, recipe = name.partition("@")
-        return on_images(find(base), recipe) if at else resolve_experiment(name, size=size)
+        base, at, features = name.partition("@")
+        return on_features(find(base), features) if at else resolve_experiment(name, size=size)
 
     return find
 

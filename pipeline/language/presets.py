@@ -202,6 +202,8 @@ def resolve_language_experiment(
         hint = did_you_mean(name, LANGUAGE_PRESETS)
         raise LanguageError(f"no language model is published as {name!r}; {hint}")
     experiment = LANGUAGE_PRESETS[base].at(size)
+    if "@@" in name:
+        raise LanguageError(f"{name!r}: {base} writes words, and reads no other caption features")
     if images:
         if not (experiment.space or experiment.images):
             raise LanguageError(f"{name!r}: {base} is conditioned on no image; use that name")

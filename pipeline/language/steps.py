@@ -94,7 +94,7 @@ class LanguageModels:
     def check(self, names: Sequence[str], corpus: Path | None) -> None:
         """Raise LanguageError if no named model is trained on a given plain text."""
         of_text = [name for name, preset in LANGUAGE_PRESETS.items() if preset.paper.corpus]
-        if corpus is not None and not {*names} & {*of_text}:
+        if corpus is not None and not {name.partition("@")[0] for name in names} & {*of_text}:
             raise LanguageError(
                 f"none of {', '.join(names)} is trained on plain text, so `corpus={corpus}` would "
                 f"have no effect; run {' or '.join(of_text)}"

@@ -72,8 +72,10 @@ def read_description(folder: Path) -> dict[str, Any]:
         return decode_format(path.read_bytes(), dict[str, Any], FORMAT, FORMAT_VERSION)
     except OSError as error:
         raise FittedFileError(
-            f"{path} cannot be read ({error.strerror}): {folder} has no fitted encoder; run "
-            "`pipeline text` first"
+            f"{path} cannot be read ({error.strerror}): {folder} has no fitted encoder; `pipeline "
+            "text` writes one beside its features. Those that were made elsewhere have none: "
+            "search with the id of an image, or in Python with a function as encoder "
+            "(docs/search.md)"
         ) from error
     except SchemaError as error:
         raise FittedFileError(

@@ -7,15 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.heads import HeadError
-from pipeline.store.builder.arrays import write_features
 from pipeline.store.hashing import sha256_of_file
 from stages.experiment import layout_of
-from tests.project import Call, Ended
+from tests.project import Call
 from tests.stages.conftest import LITE as RECIPE
 from tests.stages.conftest import MEAN as CAPTIONS
 
@@ -193,33 +191,6 @@ def test_an_experiment_that_fails_does_not_stop_the_others(
     assert "embed kiros2014-linear: skipped, since train kiros2014-linear failed" in ended.stderr
     assert NAME in ended.stdout
     assert "kiros2014-linear" not in ended.stdout
-
-
-def test_features_of_others_are_an_experiment_s_own(project: Path, pipeline: Call) -> None:
-    ids = [entry.id for entry in read_manifest("data/scenes").entries]
-
-    def run(seed: int, of: list[str] = ids, name: str = "clip") -> Ended:
-        rows = np.random.default_rng(seed).standard_normal((len(of), 7), np.float32)
-        shutil.rmtree(f"made/{name}", ignore_errors=True)
-        write_features(f"made/{name}", of, rows, recipe={"name": "mine"}, dataset="scenes")
-        return pipeline("run", NAME, "--image-features", f"made/{name}")
-
-    planned = pipeline("run", NAME, "--image-features", "made/none", "--dry-run")
-    assert planned.status == 1
-    assert "made/none" in planned.stderr
-    ran = run(0)
-    assert ran.status == 0, ran.stderr
-    assert made(ran.stderr) == ["text", "train", "embed", "evaluate"]
-    assert f"{NAME}@clip" in ran.stdout
-    assert Path(f"data/evaluations/scenes/{NAME}@clip").is_dir()
-    assert made(run(0, [*reversed(ids), "another"]).stderr) == ["train", "embed", "evaluate"]
-    assert "`extract`" not in run(1).stderr
-    lacking = run(1, ids[1:])
-    assert lacking.status == 1
-    assert f"made/clip has no rows for 1 of {len(ids)} ids, first ['{ids[0]}']" in lacking.stderr
-    assert "several sets; rename" in run(1, name="a+b").stderr
-    Path(f"data/features/scenes/{RECIPE}").mkdir(parents=True)
-    assert "other features of the same dataset" in run(1, name=RECIPE).stderr
 
 
 def test_outputs_are_found_by_the_dataset_from_any_folder(

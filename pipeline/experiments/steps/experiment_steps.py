@@ -6,12 +6,20 @@ from pathlib import Path
 
 from pipeline.datasets.splits import require_captions
 from pipeline.experiments.layout import seeded
+from pipeline.experiments.steps.given_steps import given_set
 from pipeline.experiments.steps.head_steps import add_head, add_tuned_features, hashes_of
-from pipeline.experiments.steps.input_steps import add_features, add_own_vectors, add_text
+from pipeline.experiments.steps.input_steps import (
+    add_features,
+    add_own_vectors,
+    add_text,
+    expected_captions,
+    expected_images,
+)
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads import HeadError
 from pipeline.heads.embed import embed, require_head_of
-from pipeline.heads.head_types import Experiment
+from pipeline.heads.head_types import Experiment, make_head
+from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs, require_averageable
 from pipeline.heads.trained_head import TENSORS_FILE
 from pipeline.retrieval.embedding_file import IN_FULL, embeddings_record
 from pipeline.retrieval.ensemble import ensemble
@@ -40,6 +48,7 @@ def add_experiment(plan: Plan, experiment: Experiment, seed: int) -> None:
     )
     features = add_features(plan, experiment.images)
     captions = add_text(plan, experiment.captions)
+    require_fit(plan, experiment, features, captions)
     start = None
     if experiment.finetuning is not None:
         start = plan.layout.head(seeded(experiment.finetuning.start, seed, plan.training.seed))
@@ -50,6 +59,25 @@ def add_experiment(plan: Plan, experiment: Experiment, seed: int) -> None:
         features = add_tuned_features(plan, experiment, head)
     embeddings = add_embeddings(plan, experiment, features, captions, head)
     add_evaluation(plan, experiment.name, embeddings)
+
+
+def require_fit(plan: Plan, experiment: Experiment, images: Path, captions: Path) -> None:
+    """Raise HeadError, before any step, if a head cannot use features that were made elsewhere."""
+    sides = [given_set(plan, images), given_set(plan, captions)]
+    # The head zero-shot compares weights, which a set that is to be computed does not have yet.
+    if not any(sides) or (experiment.head == "zero-shot" and not all(sides)):
+        return
+    specs = [side and FeatureSpec.of(side) for side in sides]
+    inputs = HeadInputs(
+        specs[0] or expected_images(plan, experiment.images),
+        specs[1] or expected_captions(experiment.captions),
+    )
+    try:
+        make_head(experiment.head, experiment.settings, inputs)
+        if experiment.average_captions:
+            require_averageable(inputs.captions)
+    except HeadError as error:
+        raise HeadError(f"{experiment.name}: {error}") from error
 
 
 def add_embeddings(

@@ -61,7 +61,8 @@ def add_head(
             "training": replace(plan.training, seed=seed, monitor=monitor),
         }
         if start is None:
-            return fit(plan.layout.dataset, out, **given)
+            encoder = plan.layout.encoder(experiment.captions.name)
+            return fit(plan.layout.dataset, out, encoder=encoder, **given)
         weights = plan.extract.get("weights")
         return finetune(plan.layout.dataset, out, start=start, weights=weights, **given)
 

@@ -6,8 +6,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pipeline.experiments.steps.given_steps import add_link, is_given
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
+from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.images.concatenated_recipes import SideBySide, split_name
 from pipeline.images.extract import extract
 from pipeline.images.recipes import resolve_recipe
@@ -50,15 +52,11 @@ _NOT_OF_TRAINING = {"source", "tokenizer", "split", "corpus", "allow_leaks"}
 
 
 def add_features(plan: Plan, name: str) -> Path:
-    """Add the steps of the features of a recipe, or of several concatenated ones.
-
-    A given set has no step.
-    """
-    if (folder := plan.given.get(name)) is not None:
-        FeatureSet(folder).rows_of([entry.id for entry in plan.manifest.entries])
-        return folder
-    given = {**plan.extract, "update": True}
+    """Add the steps of the features of a recipe, of several concatenated ones, or of a set."""
     out, rows = plan.layout.features(name), len(plan.manifest.entries)
+    if is_given(plan, out, lambda: recipe_for(plan, name)):
+        return add_link(plan, name, out)
+    given = {**plan.extract, "update": True}
     if (names := split_name(name)) is not None:
         return _add_side_by_side(plan, name, names, out)
     recipe = recipe_for(plan, name)
@@ -89,13 +87,15 @@ def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Pa
 
 
 def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
-    """Add the step that encodes captions, and that of the word vectors it needs."""
+    """Add the step that encodes captions, and that of the word vectors it needs, or of a set."""
+    out = plan.layout.text(captions.name)
+    if is_given(plan, out, lambda: encoder_options(captions.encoder)):
+        return add_link(plan, captions.name, out, of_captions=True)
     options = dict(captions.options)
     needs: tuple[Path, ...] = ()
     if (vectors := str(options.get("vectors"))) in plan.word_vectors:
         needs = (_add_vectors(plan, vectors),)
         options["vectors"] = str(needs[0])
-    out = plan.layout.text(captions.name)
     if not out.exists():
         encoder_options(captions.encoder, **options)  # raises before any step runs
     rows = sum(len(entry.captions) for entry in plan.manifest.entries)
@@ -160,6 +160,23 @@ def recipe_for(plan: Plan, name: str) -> AnyRecipe:
         name, given.get("precision", "float32"), given.get("storage", "float32")
     )
     return recipe
+
+
+def expected_images(plan: Plan, name: str) -> FeatureSpec:
+    """Return the shape and recipe of image features that a step computes."""
+    names = split_name(name)
+    recipes = [recipe_for(plan, one) for one in (names.recipes if names else [name])]
+    shape = (sum(r.shape[0] for r in recipes),) if names else recipes[0].shape
+    return FeatureSpec(shape, recipes[0].to_json(), "", "")
+
+
+def expected_captions(captions: CaptionFeatures) -> FeatureSpec:
+    """Return caption features like those that a step computes, one column for each encoder."""
+    parts = encoder_options(captions.encoder, **captions.options).parts
+    kinds = ["sequence" if part.rows_are_ids else part.kind for part in parts]
+    blocks = [{"encoder": kind, "dim": 1, "num_ids": 1} for kind in kinds]
+    recipe = {"name": captions.name, "encoder": "concatenation", "parts": blocks}
+    return FeatureSpec((len(parts),), recipe, "", "")
 
 
 def rows_of(recipe: AnyRecipe, rows: int) -> str:

@@ -35,5 +35,6 @@ def experiment_kinds() -> list[ExperimentKind]:
 
 
 def kind_of(name: str) -> ExperimentKind | None:
-    """Return the kind of a published experiment; None for a head."""
-    return next((kind for kind in experiment_kinds() if name in kind.names()), None)
+    """Return the kind of a published experiment, possibly on other features; None for a head."""
+    base = name.partition("@")[0]
+    return next((kind for kind in experiment_kinds() if base in kind.names()), None)

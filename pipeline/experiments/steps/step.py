@@ -75,8 +75,8 @@ class Plan:
     word_vectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     evaluate: Mapping[str, Any] = field(default_factory=dict)  # options of `pipeline.evaluate`
     corpus: Path | None = None  # text file for language models that are also trained on plain text
-    # Feature sets that experiments name in place of a recipe, made elsewhere.
-    given: Mapping[str, Path] = field(default_factory=dict)
+    # Feature sets that were made elsewhere, by the place that a step links them to.
+    given: Mapping[Path, Path] = field(default_factory=dict)
     # Returns an experiment by name, from which another one starts.
     experiment_named: Callable[[str], Experiment] = field(default_factory=experiment_finder)
     steps: dict[Path, Step] = field(default_factory=dict)  # by output, filled by `add`

@@ -11,6 +11,7 @@ from pipeline.heads.base import FitOptions, HeadKind, History, retrieval_figures
 from pipeline.heads.inputs.feature_rows import Features, Rows, in_blocks
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs, require_vectors
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
+from pipeline.store.builder.arrays import UNKNOWN_SHA256
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,15 @@ class ZeroShotHead:
         self.settings = settings
         dims = [require_vectors("zero-shot", side) for side in (inputs.images, inputs.captions)]
         images, captions = inputs.images, inputs.captions
-        model = images.recipe.get("backbone")
         same = images.weights_sha256 == captions.weights_sha256 != ""
-        if model is None or model != captions.recipe.get("model") or not same:
+        if images.recipe.get("backbone") != captions.recipe.get("model") or not same:
             raise HeadError(
                 "head 'zero-shot' is not trained, so both sides need one model with the same "
                 f"weights; found images {_origin(images)} and captions {_origin(captions)}; "
                 "extract both with the same open-clip:MODEL or transformers:MODEL and weights, or "
                 "use a trained head such as cca"
             )
+        self._unknown = images.weights_sha256 == UNKNOWN_SHA256
         # Only embeddings have length 1: a layer or a pool may have the same dimensions.
         if dims[0] != dims[1] or images.recipe.get("norm") != captions.recipe.get("norm"):
             raise HeadError(
@@ -51,6 +52,8 @@ class ZeroShotHead:
     def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
         """Return the validation figures; the training split is not used."""
         options.progress(0, 1, 0)
+        if self._unknown:
+            options.log("neither side records its weights; both are taken for those of one model")
         figures = retrieval_figures(self.towers(), self.similarity, validation, torch.device("cpu"))
         options.progress(1, 1, 0)
         return [{"epoch": 1, **figures}]

@@ -114,7 +114,8 @@ def require_sequence(head: str, captions: FeatureSpec) -> CaptionBlock:
     if [block.kind for block in blocks] != ["sequence"]:
         raise HeadError(
             f"head {head!r} reads captions word by word, but {captions.name!r} is "
-            f"{_kinds(blocks)}; use caption features of the encoder token-ids"
+            f"{_kinds(blocks)}; use the encoder token-ids, or a head of "
+            "vectors, such as cca"
         )
     return blocks[0]
 
@@ -145,7 +146,8 @@ def require_grid(head: str, side: FeatureSpec) -> tuple[int, int]:
     if len(side.shape) < 2:
         raise HeadError(
             f"head {head!r} needs a grid or a list of regions for each image, but the rows of "
-            f"{side.name!r} are vectors {side.shape}; use a recipe whose name ends with -grid"
+            f"{side.name!r} are vectors {side.shape}; use a recipe whose name "
+            "ends with -grid, or features of regions"
         )
     *cells, channels = side.shape
     return math.prod(cells), channels
@@ -155,7 +157,7 @@ def _vector(side: FeatureSpec, taker: str) -> int:
     if len(side.shape) != 1:
         raise HeadError(
             f"{taker}: one vector per row is needed, but {side.name!r} has rows of shape "
-            f"{side.shape}; use a recipe that pools"
+            f"{side.shape}; use a recipe that pools, or a head of grids and regions, such as scan"
         )
     return side.shape[0]
 

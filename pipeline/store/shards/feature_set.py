@@ -306,8 +306,9 @@ class FeatureSet:
             absent = [ids[at] for at in np.flatnonzero(rows < 0).tolist()]
             raise MissingRows(
                 f"{shown(self.folder)} has no rows for {len(absent)} of {len(ids)} ids, first "
-                f"{absent[:5]}; it holds {len(self)} rows of dataset {self.index.header.dataset!r}:"
-                " extract the missing ones, or name another folder"
+                f"{absent[:5]}; it holds {len(self)} rows of dataset "
+                f"{self.index.header.dataset!r}, first {self.ids[0]!r}: extract the missing ones, "
+                "or name another folder"
             )
         return rows
 

@@ -128,6 +128,12 @@ def read_index(folder: str | Path) -> FeatureIndex:
     if (url := url_of(folder)) is not None:
         return _remote_index(url)
     if not path.is_file():
+        if path.parent.is_symlink():
+            raise ShardError(
+                f"{folder} is a link to {path.parent.resolve()}, which is no feature set any more; "
+                "move that back, or give its place now (`pipeline run NAME --image-features` or "
+                "`--caption-features`)"
+            )
         raise ShardError(
             f"{path} not found: {folder} is not a finished feature folder; `pipeline extract` or "
             "`pipeline text` writes one, and resumes if it was interrupted"
