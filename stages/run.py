@@ -91,7 +91,7 @@ def run(
     Names are experiments and ensembles of params.yaml, or published systems (`pipeline list
     experiments`) and YAML files with one experiment, which need no params.yaml. NAME@RECIPE is an
     experiment on other image features, such as vsepp@resnet50-caffe-pool, NAME@@ENCODER on other
-    caption features, and the name of a feature set stands for either. `all` omits systems that
+    caption features; the name of a feature set can replace both. `all` omits systems that
     need clips, a download, hours or several networks. One process computes the files and bytes of
     the single commands. The same command again resumes where it stopped.
 

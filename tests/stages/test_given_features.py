@@ -61,7 +61,7 @@ def test_both_sides_are_given(image_ids: list[str], caption_ids: list[str], pipe
     assert made(alone.stderr) == ["extract", "train", "embed", "evaluate"]
     assert pipeline("train", "--experiment", name, *DATASET).status == 0
     Path("texts/clip").rename("moved")
-    assert "texts/clip, which is no feature set any more" in pipeline("run", name, *DATASET).stderr
+    assert "texts/clip, where no feature set was found" in pipeline("run", name, *DATASET).stderr
     assert made(pipeline(*command[:-1], "moved", "--dry-run").stderr)[0] == "link"
 
 

@@ -76,7 +76,7 @@ def test_an_experiment_is_found_on_other_image_features(
         assert found == experiment_finder({"mine": experiment_of(params, "mine")})(found.name)
     with pytest.raises(HeadError, match="fine-tunes the network of efficientnet-lite0-pool"):
         experiment_of(params, "vsepp-finetuned@resnet50-caffe-pool")
-    with pytest.raises(HeadError, match="names no image features"):
+    with pytest.raises(HeadError, match="lacks the name of features"):
         experiment_of(params, "vsepp@")
     with pytest.raises(UnknownName, match=r"'vsep'.*did you mean vsepp"):
         experiment_of(params, "vsep@resnet50-caffe-pool")

@@ -130,9 +130,9 @@ def read_index(folder: str | Path) -> FeatureIndex:
     if not path.is_file():
         if path.parent.is_symlink():
             raise ShardError(
-                f"{folder} is a link to {path.parent.resolve()}, which is no feature set any more; "
-                "move that back, or give its place now (`pipeline run NAME --image-features` or "
-                "`--caption-features`)"
+                f"{folder} is a link to {path.parent.resolve()}, where no feature set was found; "
+                "move it back, or pass its new folder to `pipeline run NAME --image-features` or "
+                "`--caption-features`"
             )
         raise ShardError(
             f"{path} not found: {folder} is not a finished feature folder; `pipeline extract` or "
