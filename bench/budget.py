@@ -28,7 +28,7 @@ BUDGET = {
     # 960 more: feature sets in a store, shard by shard, with leases, and what tasks carry to
     # workers that share no folder.
     # 58 more: missing inputs, lost leases and late tasks cost a set in a store no features.
-    "store": 15420,  # to become 8,900
+    "store": 15427,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     # 108 more: the same, when a dataset is prepared.
     # 90 more: links into the project and DVC's cache, and bad names of files.
@@ -49,7 +49,7 @@ BUDGET = {
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
-    "text": 6696,  # to become 5,900
+    "text": 6698,  # to become 5,900
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     # 204 more: programs of heads, for torch.export and ONNX.
@@ -97,7 +97,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 47964,  # to become 27,000
+    "tests": 47983,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
