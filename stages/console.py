@@ -237,6 +237,10 @@ def _run(command: click.Command) -> None:
     """Run a command line; expected errors print a paragraph and set the exit status."""
     _stop_if_interrupted()
     try:
+        Path.cwd()
+    except FileNotFoundError:
+        _end_with("the current folder has been removed; change to one that exists, and try again")
+    try:
         status = _returned(command)
     except click.ClickException as error:
         error.show()

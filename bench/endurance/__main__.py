@@ -1,4 +1,4 @@
-"""Run a campaign: `python -m bench.endurance kills|faults|files|all [--seed N] [--count N] ...`,
+"""Run a campaign: `python -m bench.endurance kills|faults|files|situations|all [--seed N] ...`,
 `corpora FOLDER...`, which reads all files of these folders, or `fuzz READER...`, which mutates the
 inputs of these readers (names as in the tables of `files`) guided by the code that they reach.
 
@@ -27,6 +27,7 @@ from bench.endurance.files import files
 from bench.endurance.fuzz import fuzz
 from bench.endurance.kills import kills
 from bench.endurance.readers import READERS
+from bench.endurance.situations import situations
 from bench.replay.runner import preload
 
 _Campaign = Callable[[Evidence, Path, Path, int, int, float], None]
@@ -35,6 +36,7 @@ _CAMPAIGNS: dict[str, tuple[_Campaign, int]] = {
     "kills": (kills, 1000),
     "faults": (faults, 300),
     "files": (files, 10_000),
+    "situations": (situations, sys.maxsize),
 }
 
 
@@ -42,7 +44,9 @@ def main() -> None:
     """Run the campaigns that are asked for, and print their table."""
     parser = argparse.ArgumentParser(prog="bench.endurance", description=__doc__)
     parser.add_argument(
-        "campaigns", nargs="+", metavar="kills|faults|files|all|corpora FOLDER|fuzz READER"
+        "campaigns",
+        nargs="+",
+        metavar="kills|faults|files|situations|all|corpora FOLDER|fuzz READER",
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=math.inf, help="of all campaigns together")

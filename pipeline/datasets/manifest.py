@@ -261,7 +261,10 @@ class Manifest:
         else:
             (folder / METADATA_FILE).unlink(missing_ok=True)
         if (root := url_of(self.image_root)) is None:
-            relative = os.path.relpath(self.image_root.resolve(), folder.resolve())
+            # As it is named, which is the same on all machines, if links allow that.
+            relative = os.path.relpath(self.image_root, folder)
+            if _root(folder, relative).resolve() != self.image_root.resolve():
+                relative = os.path.relpath(self.image_root.resolve(), folder.resolve())
             root = PurePosixPath(Path(relative)).as_posix()
         # Last, with the SHA-256 of the other files: after a kill they do not match it.
         write_json(

@@ -53,14 +53,17 @@ def write_program(module: nn.Module, given: npt.NDArray[Any], name: str, path: P
 
 def run_program(path: Path, rows: npt.NDArray[Any]) -> Features:
     """Return the output (n, ...) float32 of a program on one thread, run as its users do."""
+    program = path.read_bytes()  # neither library opens a path that is not UTF-8
     if path.suffix == SUFFIXES["torch"]:
         with torch.no_grad():
-            output: Features = torch.export.load(path).module()(torch.from_numpy(rows)).numpy()
+            output: Features = (
+                torch.export.load(io.BytesIO(program)).module()(torch.from_numpy(rows)).numpy()
+            )
         return output
     onnxruntime = require("onnxruntime", "a program in the format onnx needs")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(program, options, providers=["CPUExecutionProvider"])
     (output,) = session.run([OUTPUT], {session.get_inputs()[0].name: rows})
     return output
 

@@ -1,5 +1,6 @@
 """Atomic writes, software versions, and checks of claimed sizes."""
 
+import errno
 import fcntl
 import json
 import os
@@ -66,9 +67,10 @@ def file_name(name: str, of_model: bool = False) -> str:
 
 def require_folder(path: Path) -> None:
     """Raise, before the work, unless results can be written to an existing or new folder."""
-    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    existing = next(p for p in (path, *path.absolute().parents) if os.path.lexists(p))
     if not existing.is_dir():
-        raise OutputError(f"{existing} is a file, so {path} cannot be a folder; choose another one")
+        what = "a file" if existing.exists() else "a link that leads nowhere"
+        raise OutputError(f"{existing} is {what}, so {path} cannot be a folder; choose another one")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise OutputError(f"{existing} is not writable; change that or choose another output")
 
@@ -113,8 +115,7 @@ def appearing_whole(path: Path) -> Iterator[Path]:
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
-        # The rename is an entry of the folder, which has a flush of its own.
-        os.fsync(folder)
+        flush_entries(folder)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -146,6 +147,15 @@ def require_held(dataset: "h5py.Dataset") -> "h5py.Dataset":
             f"{stored:,} of them"
         )
     return dataset
+
+
+def flush_entries(folder: int) -> None:
+    """Flush the entries of an open folder, which a flush of a file in it leaves out."""
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # of CIFS and FUSE, which cannot
+            raise
 
 
 @contextmanager

@@ -44,6 +44,24 @@ def test_round_trip(tmp_path: Path) -> None:
     assert before.entries[0].caption_ids == ("b.jpg#0", "b.jpg#1")
 
 
+def test_images_behind_a_link_are_named_as_in_the_project(tmp_path: Path) -> None:
+    """The same on every machine; where the folder itself is behind a link, by their true place."""
+    for folder in ("disk/photos", "disk/work", "project"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "project/photos").symlink_to(tmp_path / "disk/photos")
+    (tmp_path / "project/work").symlink_to(tmp_path / "disk/work")
+    for folder, stated in (
+        ("data", "../photos"),
+        ("work", "../photos"),
+        ("work/a", "../../photos"),
+    ):
+        manifest(tmp_path / "project/photos").write(tmp_path / "project" / folder)
+        written = json.loads((tmp_path / "project" / folder / DATASET_FILE).read_text())
+        assert written["image_root"] == stated
+        root = read_manifest(tmp_path / "project" / folder).image_root
+        assert root.resolve() == tmp_path / "disk/photos"
+
+
 def test_a_dataset_of_clips(tmp_path: Path) -> None:
     """It says so, has any number of captions, and is no dataset of pictures."""
     entry = ImageEntry("a.mp4", "a.mp4", "train", tuple(f"caption {k}" for k in range(41)))

@@ -1,5 +1,6 @@
 """Programs of heads: equal to the head's modules, also in padding, for any number of rows."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def test_a_program_has_the_rows_of_its_module(
     module, pairs = module_of(case, side), case.pairs(4, seed=4)
     rows = all_of(pairs.images if side == "image" else pairs.captions)
     rows = np.concatenate([rows, np.zeros_like(rows[:1])])  # a caption without words, too
-    path = tmp_path / f"program{SUFFIXES[form]}"
+    path = tmp_path / os.fsdecode(b"caf\xe9" + SUFFIXES[form].encode())
     write_program(module, rows, "features", path)
     with torch.no_grad():
         expected = module(torch.from_numpy(rows)).numpy()

@@ -73,6 +73,15 @@ def test_work_goes_on_when_nobody_can_read_its_log(
     assert (status, steps) == (DONE, ["done"])
 
 
+def test_a_removed_working_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    assert ended(lambda: None) == 1
+    assert "the current folder has been removed" in capsys.readouterr().err
+
+
 def test_progress_off_a_terminal_is_a_line_every_30_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

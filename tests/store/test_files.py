@@ -1,8 +1,13 @@
 """Files that appear whole or not at all, and what killed writers of them have left."""
 
+import errno
+import os
 import signal
+import stat
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import fsspec
@@ -12,7 +17,14 @@ import pytest
 
 import pipeline
 from pipeline.store.errors import WrongUsage
-from pipeline.store.files import OutputError, appearing_whole, file_name, require_held, write_text
+from pipeline.store.files import (
+    OutputError,
+    appearing_whole,
+    file_name,
+    require_folder,
+    require_held,
+    write_text,
+)
 from tests.project import PROJECT
 
 WRITER = """
@@ -89,6 +101,30 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 def test_a_name_that_cannot_be_one_file_is_refused(name: str) -> None:
     with pytest.raises(WrongUsage, match="it names files and rows of tables"):
         file_name(name)
+
+
+def test_outputs_need_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    for name, what in (("file", "a file"), ("link", "a link that leads nowhere")):
+        with pytest.raises(OutputError, match=f"{name} is {what}, so .*out cannot be a folder"):
+            require_folder(tmp_path / name / "out")
+    require_folder(tmp_path / "a" / "b")
+
+
+@pytest.mark.parametrize(("number", "refused"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_file_system_that_flushes_no_folders_is_used(
+    number: int, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flush(descriptor: int, flush: Callable[[int], None] = os.fsync) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        flush(descriptor)
+
+    monkeypatch.setattr("os.fsync", flush)
+    with pytest.raises(OSError, match="Input/output") if refused else nullcontext():
+        write_text(tmp_path / "a", "text")
+    assert (tmp_path / "a").read_text() == "text"
 
 
 def test_ids_of_models_become_names_of_files() -> None:

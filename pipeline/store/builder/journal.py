@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.store.files import flush_entries
 from pipeline.store.hashing import canonical_json
 from pipeline.store.packed import PackedTexts
 from pipeline.store.schema import decode
@@ -56,10 +57,9 @@ def append_rows(
         stream.require_written()
         os.fsync(stream.fileno())
         if new:
-            # The name is an entry of the folder, which has a flush of its own.
             folder = os.open(path.parent, os.O_RDONLY)
             try:
-                os.fsync(folder)
+                flush_entries(folder)
             finally:
                 os.close(folder)
 

@@ -84,8 +84,9 @@ class Snapshot:
         if url_of(self._file) is not None:  # outputs in a store are compared there
             return
         texts = [str(path) for path in outputs]
-        # Only an optimisation: errors, for example on a full disk, are ignored.
-        with suppress(OSError):
+        # Only an optimisation: errors, for example on a full disk, are ignored, as are paths that
+        # are not UTF-8, which JSON cannot hold.
+        with suppress(OSError, UnicodeEncodeError):
             # The sources of failed rows are read again on every call.
             failed = any(map(_has_failed_rows, map(Path, texts)))
             if failed or (state := self._state(texts, result)) is None:

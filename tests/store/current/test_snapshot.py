@@ -116,6 +116,13 @@ def test_any_change_is_seen(folder: Path, change: str) -> None:
     assert snapshot(folder).result() is None
 
 
+def test_outputs_whose_paths_json_cannot_hold_are_checked_each_time(folder: Path) -> None:
+    odd = folder / os.fsdecode(b"caf\xe9")
+    odd.mkdir()
+    snapshot(folder).write([odd], 1)
+    assert snapshot(folder).result() is None
+
+
 def test_a_word_that_is_the_name_of_a_folder_leaves_its_contents_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
