@@ -164,8 +164,9 @@ def _container(av: Any, file: BinaryIO) -> "InputContainer":
 
 
 def _frames_of(container: "InputContainer", file: BinaryIO, limits: Limits) -> "VideoStream":
-    """Return the first video stream that is not cover art."""
-    for stream in container.streams.video:
+    """Return the first video stream that is not cover art, nor a still where another moves."""
+    # An AVIF or HEIC sequence has its still first, which lasts no time.
+    for stream in sorted(container.streams.video, key=lambda stream: stream.duration is None):
         if stream.disposition.value & stream.disposition.attached_pic.value:
             continue
         if stream.codec_context is None:

@@ -123,7 +123,13 @@ def _shown(frame: "VideoFrame", clip: ClipFile) -> Image.Image:
 
 
 def _turn(frame: "VideoFrame") -> Image.Transpose | None:
-    matrix: Any = frame.side_data.get("DISPLAYMATRIX")
+    try:
+        matrix: Any = frame.side_data.get("DISPLAYMATRIX")
+    except ValueError as error:  # PyAV names none of a frame's data if it does not know one of them
+        if frame.rotation:
+            reason = f"it is shown turned, and PyAV cannot read how: {error}"
+            raise UnusableImage(reason, REFUSED) from error
+        return None
     if matrix is None:
         return None
     a, b, _, c, d, *_ = np.frombuffer(bytes(matrix), np.int32).astype(float)

@@ -3,14 +3,17 @@
 import re
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from pipeline.clips.clip_file import LIMITS, Limits, clip_crc32, open_clip
-from pipeline.clips.frames import SampledFrame, sampled_frames
+from pipeline.clips.frames import SampledFrame, _turn, sampled_frames
 from pipeline.clips.sampling import Sampling
 from pipeline.images.decoding.decode import UnusableImage
 from pipeline.images.recipes import RecipeError
@@ -134,6 +137,38 @@ def test_pixels_that_are_not_square_are_shown_as_stated(tmp_path: Path) -> None:
 def test_a_slanted_frame_is_refused(tmp_path: Path, matrix: tuple[float, ...]) -> None:
     with pytest.raises(UnusableImage, match="slanted"):
         frames_of(shown_by(write_clip(tmp_path / "a.mp4", frames=1), *matrix), "all")
+
+
+def test_frames_have_data_that_pyav_does_not_know(tmp_path: Path) -> None:
+    """The EXIF data of moving AVIF pictures, whose still comes first, are of FFmpeg's type 31."""
+    pictures = [Image.new("RGB", (64, 48), (60 * number, 0, 0)) for number in range(3)]
+    exif = Image.Exif()
+    exif[0x10E] = "a description"
+    kinds: dict[str, dict[str, Any]] = {"plain.avif": {}, "described.avif": {"exif": exif}}
+    for name, options in kinds.items():
+        pictures[0].save(
+            tmp_path / name, save_all=True, append_images=pictures[1:], duration=9, **options
+        )
+    plain, described = (
+        np.stack([np.asarray(frame.image) for frame in frames_of(tmp_path / name, "all")])
+        for name in kinds
+    )
+    assert plain.shape == (3, 48, 64, 3)
+    np.testing.assert_array_equal(plain, described)
+
+
+@pytest.mark.parametrize("degrees", [0, 90])
+def test_unknown_data_hide_how_a_frame_is_turned(degrees: int) -> None:
+    class Frame:
+        rotation = degrees
+
+        @property
+        def side_data(self) -> dict[str, bytes]:
+            raise ValueError("31 is not a valid Type")
+
+    turned = pytest.raises(UnusableImage, match="turned, and PyAV cannot read how: 31")
+    with turned if degrees else nullcontext():
+        assert _turn(cast(Any, Frame())) is None
 
 
 @pytest.mark.parametrize(
