@@ -28,11 +28,11 @@ BUDGET = {
     # 960 more: feature sets in a store, shard by shard, with leases, and what tasks carry to
     # workers that share no folder.
     # 58 more: missing inputs, lost leases and late tasks cost a set in a store no features.
-    "store": 15427,  # to become 8,900
+    "store": 15438,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     # 108 more: the same, when a dataset is prepared.
     # 90 more: links into the project and DVC's cache, and bad names of files.
-    "datasets": 5393,  # to become 3,900
+    "datasets": 5396,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
     # 110 more: checkpoints of training programs are read by an unpickler that runs nothing of
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
@@ -53,7 +53,7 @@ BUDGET = {
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     # 204 more: programs of heads, for torch.export and ONNX.
-    "heads": 8226,  # to become 7,600
+    "heads": 8228,  # to become 7,600
     # 78 more: search by a vector, and by an encoder of one's own.
     # 2 more: features of a package that is not installed.
     # 3 more: programs of heads, for torch.export and ONNX.
@@ -63,7 +63,7 @@ BUDGET = {
     # 5 more: search without the package of a head.
     # 259 more: programs of heads, for torch.export and ONNX.
     "experiments": 1802,
-    "clips": 2499,  # to become 2,400
+    "clips": 2506,  # to become 2,400
     "regions": 3130,  # to become 2,600
     # 30 more: captions on a device.
     "language": 4403,  # to become 3,600
@@ -78,7 +78,7 @@ BUDGET = {
     # 9 more: URLs of images.
     # 1 more: URLs of sets in final lines, without their secrets.
     # 14 more: captions on a device.
-    "stages": 5538,
+    "stages": 5542,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -97,7 +97,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 47983,  # to become 27,000
+    "tests": 48089,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
