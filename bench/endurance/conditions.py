@@ -62,7 +62,7 @@ def _clock(offset: float) -> Callable[[], None]:
 
 @contextmanager
 def _future(folder: Path) -> Iterator[Setting]:
-    """Give all files times in the future."""
+    """Set the times of all files to the future."""
     for path in folder.rglob("*"):
         os.utime(path, (2**32, 2**32), follow_symlinks=False)
     yield Setting(folder)
@@ -167,22 +167,22 @@ def _closed(*streams: int) -> Callable[[], None]:
 
 CONDITIONS = {
     "no HOME": _environment("HOME", "XDG_CACHE_HOME", "USER", "LOGNAME"),
-    "HOME that is not there": _environment(HOME="/nonexistent", XDG_CACHE_HOME="/nonexistent/c"),
-    "HOME that is read-only": _environment(HOME="/proc", XDG_CACHE_HOME="/proc"),
-    "TMPDIR that is not there": _environment(TMPDIR="/nonexistent"),
+    "missing HOME": _environment(HOME="/nonexistent", XDG_CACHE_HOME="/nonexistent/c"),
+    "read-only HOME": _environment(HOME="/proc", XDG_CACHE_HOME="/proc"),
+    "missing TMPDIR": _environment(TMPDIR="/nonexistent"),
     "no PATH": _environment("PATH"),
     "no terminal's width": _environment(COLUMNS="0", LINES="0", TERM="dumb"),
     "user without a name": _inside(_without_a_name),
     "terminal in ASCII": _inside(_in_ascii),
     "one core": _inside(lambda: os.sched_setaffinity(0, {0})),
-    "a GPU that is not there": _environment(CUDA_VISIBLE_DEVICES="7"),
-    "a proxy that is not there": _environment(
+    "missing GPU": _environment(CUDA_VISIBLE_DEVICES="7"),
+    "missing proxy": _environment(
         http_proxy="http://127.0.0.1:9", https_proxy="http://127.0.0.1:9"
     ),
     "no mapping of files": _inside(_without_mapping, refusable=True),
     "no flushing of folders": _inside(_without_flushes_of_folders),
     "narrow terminal": _environment(COLUMNS="1"),
-    "threads that are no number": _environment(OMP_NUM_THREADS="many", MKL_NUM_THREADS="0"),
+    "OMP_NUM_THREADS=many": _environment(OMP_NUM_THREADS="many", MKL_NUM_THREADS="0"),
     "odd time zone": _environment(TZ="Mars/Olympus"),
     "in 1970": _inside(_clock(-1.79e9)),
     "in 2100": _inside(_clock(2.3e9)),

@@ -84,7 +84,7 @@ def _broken_output(folder: Path) -> Iterator[Setting]:
 
 @contextmanager
 def _loops(folder: Path) -> Iterator[Setting]:
-    """Put links that lead to themselves and to their parents beside the data."""
+    """Add links to themselves and to their parents to every folder."""
     links = [
         path / name
         for path in (folder, *sorted(path for path in folder.rglob("*") if path.is_dir()))
