@@ -31,7 +31,7 @@ vectors far from the origin.
 """
 
 TINY = 2.0**-62
-"""If no number is larger, squares and products of two are not normal float32 numbers."""
+"""If no number of two rows is larger, their squares and products are not normal float32 numbers."""
 
 FLOOR = 1e-6
 """Minimal norm for the division in cross attention, for vectors at most a few units long."""
@@ -128,16 +128,27 @@ def _minus_squared_distance(images: Matrix, captions: Matrix) -> Matrix:
     return np.asarray(scores)
 
 
-def range_fault(similarity: str, *sides: Any, finite: bool) -> str | None:
-    """Return why float32 cannot hold the similarities of prepared or plain rows, or None."""
-    largest = max((float(abs(rows).max()) for rows in sides if len(rows)), default=0.0)
-    tiny = 0 < largest < TINY and similarity in ("euclidean", "dot", "order")
-    if finite and not tiny:
+def range_fault(similarity: str, images: Any, captions: Any, finite: bool) -> str | None:
+    """Return why float32 cannot hold the similarities of prepared or plain rows, or None.
+
+    A few rows are enough: tiny ones have no products with, and no distances to, other tiny ones.
+    """
+    if finite and similarity not in ("dot", "euclidean", "order"):
         return None
-    value, size = ("0 as a", "small") if tiny else ("not a finite", "large")
+    # The largest number of each row; torch returns it with its place.
+    sizes = [getattr(m := abs(rows).max(-1), "values", m) for rows in (images, captions)]
+    most = max((float(m.max()) for m in sizes if len(m)), default=0.0)
+    if finite:
+        least = [float(m[m > 0].min()) if (m > 0).any() else np.inf for m in sizes]
+        zeros = max((float(m.min()) for m in sizes if len(m)), default=0.0) < TINY
+        tiny = np.prod(least) < TINY**2 if similarity == "dot" else min(least) < TINY and zeros
+        if not tiny:
+            return None
+        most = min(least)
+    value, size = ("0 as a", "small") if finite else ("not a finite", "large")
     return (
         f"a similarity is {value} float32 number, since the embeddings are too {size} (up to "
-        f"{largest:g}): normalise them or use the similarity cosine"
+        f"{most:g}): normalise them or use the similarity cosine"
     )
 
 

@@ -198,6 +198,13 @@ def scaled(similarity: str, factor: float) -> Embeddings:
     return e
 
 
+def few_tiny(similarity: str) -> Embeddings:
+    e = made([1, 2, 1], similarity)
+    e.image_embeddings[:2] *= np.float32(1e-25)
+    e.caption_embeddings[:2] *= np.float32(1e-25)
+    return e
+
+
 def nan_after_the_check() -> Embeddings:
     e = made([2, 2], "cosine")
     e.caption_embeddings[1, 1] = np.nan
@@ -214,6 +221,7 @@ def nan_after_the_check() -> Embeddings:
             r"0 as a float32 .*\(up to \S+e-25\): normalise",
         ),
         (lambda: scaled("dot", 1e-25), "0 as a float32 number"),
+        *((partial(few_tiny, name), "0 as a float32") for name in ("dot", "euclidean", "order")),
         (nan_after_the_check, "not a finite"),
     ],
 )
