@@ -30,7 +30,10 @@ def placed(
         raise WrongUsage(f"`projection={projection!r}` is not one of {', '.join(PROJECTIONS)}")
     # One thread, so that the positions do not depend on the number of cores.
     with threadpool_limits(limits=1):
-        if projection == "pca" or len(rows) < _LEAST:
+        # scikit-learn starts from two principal components, which are NaN if all rows are equal,
+        # and crashes at NaN.
+        equal = projection == "tsne" and bool((rows == rows[:1]).all())
+        if projection == "pca" or len(rows) < _LEAST or rows.shape[1] < 2 or equal:
             return principal_plane(rows)
         # Imported here because it takes a second.
         from sklearn.manifold import TSNE

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -211,9 +212,10 @@ def _fit_ica(words: npt.NDArray[np.float32], seed: int) -> tuple[npt.NDArray[np.
         random_state=seed,
     )
     # Some processors' matrix kernels raise "invalid" for products of finite numbers.
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"), suppress(ValueError):
         model.fit(words)
-    unmixing = model.components_.astype(np.float32)
+    # Without components: of words that are all equal.
+    unmixing = getattr(model, "components_", np.array(np.nan)).astype(np.float32)
     if not np.isfinite(unmixing).all():
         raise EncoderError(
             f"the ICA of {len(words)} words in {words.shape[1]} dimensions has values that are "

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from pipeline.studies.embedding_map.plane import closeness, common_plane, principal_plane
+from pipeline.studies.embedding_map.plane import closeness, common_plane, placed, principal_plane
 
 
 @pytest.mark.parametrize("counts", [(1, 2), (3, 3), (5, 1, 4, 2)])
@@ -47,6 +47,14 @@ def test_the_plane_is_that_of_principal_components(number: int, dim: int) -> Non
         assert shares[:kept] == pytest.approx(peer.explained_variance_ratio_)
     again, _ = principal_plane(rows)
     assert (again == places).all()
+
+
+def test_rows_without_two_principal_components_have_no_tsne() -> None:
+    # scikit-learn's crashes, for equal rows, or raises.
+    for rows in (np.full((40, 12), 0.3), np.zeros((40, 12)), np.arange(40.0)[:, None]):
+        places, shares = placed(rows, "tsne")
+        assert np.isfinite(places).all()
+        assert shares is not None
 
 
 def test_a_common_plane_is_that_of_sides_around_their_means() -> None:

@@ -64,6 +64,11 @@ def test_ica_finds_the_sources() -> None:
     np.testing.assert_allclose((unmixing @ (mixing @ sources.T)).std(axis=1), 1, rtol=0.01)
 
 
+def test_equal_words_have_no_ica() -> None:
+    with pytest.raises(EncoderError, match="not finite; use a larger sample, or ica=False"):
+        codebook._fit_ica(np.ones((60, DIM), np.float32), seed=0)
+
+
 def test_without_ica_only_the_length_changes(vectors: WordVectors) -> None:
     fitted = fit_codebook(vectors, "hglmm", 3, seed=0, ica=False)
     assert np.array_equal(fitted.whitening, np.eye(DIM, dtype=np.float32))
