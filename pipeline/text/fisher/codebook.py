@@ -1,6 +1,7 @@
 """The codebook of Fisher vectors: whitening and mixture, fitted on word vectors, in one file."""
 
 import hashlib
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -212,7 +213,8 @@ def _fit_ica(words: npt.NDArray[np.float32], seed: int) -> tuple[npt.NDArray[np.
         random_state=seed,
     )
     # Some processors' matrix kernels raise "invalid" for products of finite numbers.
-    with np.errstate(invalid="ignore"), suppress(ValueError):
+    with np.errstate(invalid="ignore"), suppress(ValueError), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "There are some small singular values", UserWarning)
         model.fit(words)
     # Without components: of words that are all equal.
     unmixing = getattr(model, "components_", np.array(np.nan)).astype(np.float32)
