@@ -49,7 +49,7 @@ BUDGET = {
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
-    "text": 6698,  # to become 5,900
+    "text": 6702,  # to become 5,900
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     # 204 more: programs of heads, for torch.export and ONNX.
@@ -58,7 +58,7 @@ BUDGET = {
     # 2 more: features of a package that is not installed.
     # 3 more: programs of heads, for torch.export and ONNX.
     # 23 more: ranks of embeddings that stay on a device.
-    "retrieval": 5541,  # to become 5,000
+    "retrieval": 5552,  # to become 5,000
     "testing": 301,
     # 5 more: search without the package of a head.
     # 259 more: programs of heads, for torch.export and ONNX.
@@ -97,7 +97,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 48089,  # to become 27,000
+    "tests": 48110,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
