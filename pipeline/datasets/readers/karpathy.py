@@ -84,7 +84,7 @@ def read_karpathy(
         found.add(image.id, file, split, texts, where)
     note = "restval_merged" if restval == "train" else "restval_left_out"
     return found.manifest(
-        document.dataset,
+        document.dataset or captions.stem,
         [captions],
         _known_counts(document.dataset, restval) | dict(expect or {}),
         source=f"Karpathy's split file {captions.name}",
@@ -118,5 +118,5 @@ class _Image(msgspec.Struct):
 
 
 class _Document(msgspec.Struct):
-    dataset: str
     images: list[_Image]
+    dataset: str = ""

@@ -65,6 +65,9 @@ def test_known_counts_are_asserted_unless_others_are_stated(tmp_path: Path) -> N
         source.read(tmp_path)
     expect = {"train": 2, "val": 0, "test": 1}
     assert source.read(tmp_path, expect=expect).name == "flickr30k"
+    del source.files["d.json"]["dataset"]
+    source.write(tmp_path)
+    assert source.read(tmp_path).name == "d"
     with pytest.raises(DatasetError, match="train: 1 found, 1200 expected"):
         read("msvd table", tmp_path, expect={})
 
