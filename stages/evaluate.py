@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("embeddings", type=FEATURES, metavar="[EMBEDDINGS.h5]", required=False)
-@option("--out", "Output folder; required with EMBEDDINGS.h5.", OUTPUT)
+@option("--out", "Output folder.  [default: the table is only printed]", OUTPUT)
 @ROOT
 @option("--split", "Split to rank in a file of several splits, or all.  [default: the only one]")
 @option(
@@ -67,7 +67,7 @@ def evaluate(
     as_json: bool,
     **options_of_additions: Any,
 ) -> None:
-    """Rank an embedding file in both directions and write recall.json and recall.csv.
+    """Rank an embedding file in both directions; with --out, write recall.json and recall.csv.
 
     Without a file, evaluates all experiments and ensembles of params.yaml, with output below data/.
     docs/evaluation.md describes the file and the protocols, and defines each figure.
@@ -75,6 +75,7 @@ def evaluate(
     \b
     Examples:
       pipeline evaluate
+      pipeline evaluate coco.h5
       pipeline evaluate coco.h5 --protocol coco-1k --out data/evaluations/coco/coco-1k
       pipeline evaluate coco.h5 --relevance eccv_image_to_caption.json --out data/judged
       pipeline evaluate data/localizations/entities/NAME.h5 --protocol entities --out data/regions
@@ -86,12 +87,11 @@ def evaluate(
     from pipeline.retrieval.evaluate import evaluate as evaluate_file
     from pipeline.retrieval.tables import markdown_table
 
-    if (embeddings is None) != (out is None):
+    if embeddings is None and out is not None:
         raise WrongUsage(
-            "pass both EMBEDDINGS.h5 and --out, the folder of its table; without them, all "
-            "experiments of params.yaml are evaluated"
+            "--out needs EMBEDDINGS.h5; without both, all experiments of params.yaml are evaluated"
         )
-    files = {embeddings.stem: (embeddings, out)} if embeddings and out else _all_of_params()
+    files = _all_of_params() if embeddings is None else {embeddings.stem: (embeddings, out)}
     judges = [judge for addition in additions if (judge := addition.judge(ctx.params)) is not None]
     evaluations: dict[str, Evaluation] = {}
     for name, (file, folder) in files.items():
@@ -122,15 +122,15 @@ def evaluate(
             click.echo("\n" + text, nl=False)
 
 
-def _all_of_params() -> dict[str, tuple[Path, Path]]:
+def _all_of_params() -> dict[str, tuple[Path, Path | None]]:
     """Return the embedding file and the table's folder of each experiment and ensemble."""
     from stages.params import load_params
 
     params = load_params()
     if not params.dataset:
         raise WrongUsage(
-            "pass EMBEDDINGS.h5 and --out DIR; without them all experiments of params.yaml are "
-            f"evaluated, and {Path.cwd()} has none"
+            "pass EMBEDDINGS.h5; without a file all experiments of params.yaml are evaluated, and "
+            f"{Path.cwd()} has none"
         )
     layout = layout_of(None, params.dataset)
     files = {name: layout.embeddings(name) for name in params.experiments}

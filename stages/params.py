@@ -201,7 +201,7 @@ def _params_of_folder() -> Params:
         raise PipelineError(
             f"{_unknown(PARAMS_FILE, others[0], names)} and is read as this program's because of "
             f"{own[0]!r}; known: {', '.join(names)}. Keep others in another file, or these in a "
-            "new folder by `pipeline init` (docs/dvc.md)"
+            "new folder by `pipeline init`"
         )
     params = _converted(PARAMS_FILE, _with_options(values), Params)
     for kind in ("datasets", "word_vectors", "caption_features", "experiments", "ensembles"):

@@ -352,7 +352,8 @@ def _reading(path: Path) -> AbstractContextManager[None]:
         path,
         "an embedding file, with images/embedding, images/id, captions/embedding, captions/id and "
         "captions/image_id",
-        "`pipeline embed` writes one; docs/evaluation.md has the layout",
+        "`pipeline embed` and `pipeline.write_embeddings` write one; `pipeline.recall` evaluates "
+        "arrays without a file",
         EmbeddingsError,
     )
 

@@ -57,7 +57,7 @@ class Evaluation:
 
 def evaluate(
     embeddings: str | Path,
-    out: str | Path,
+    out: str | Path | None = None,
     *,
     split: str | None = None,
     protocol: str | None = None,
@@ -68,7 +68,7 @@ def evaluate(
     max_pairs: int = MAX_PAIRS,
     monitor: Monitor = QUIET,
 ) -> Evaluation:
-    """Rank an embedding file both ways and write `recall.json`, `recall.csv`, `provenance.json`.
+    """Rank an embedding file both ways; write `recall.json`, `recall.csv`, `provenance.json`.
 
     R@K is the percentage of queries whose rank, from 0, is below K; an image query is ranked by its
     best caption. Equal scores are in the order of the ids.
@@ -77,7 +77,7 @@ def evaluate(
     ----------
     embeddings : str or Path. The file, from this project or others; docs/evaluation.md has the
         layout.
-    out : str or Path. Folder of the three files.
+    out : str, Path or None. Folder of the three files; None: they are not written.
     split : str or None. Split to rank in a file of several, or "all"; None: the file has one.
     protocol : str or None. "all", "flickr8k", "flickr30k", "coco-5k", "coco-1k" (5 folds), "msvd",
         "trecvid-vtt", or "first-N" images. It checks the contents of the file, and adds mean
@@ -118,14 +118,15 @@ def evaluate(
     >>> result.table["num_images"], 0 <= result.table["rsum"] <= 600
     (4, True)
     """
-    file, folder = Path(embeddings), Path(out)
+    file, folder = Path(embeddings), None if out is None else Path(out)
     resolved = None if protocol is None else resolve_protocol(protocol, captions_per_image)
     if relevance is not None and resolved is not None and (resolved.folds > 1 or resolved.sets):
         raise EmbeddingsError(
             f"the protocol {resolved.name} has several galleries, but judgments apply to one; omit "
             "the protocol, or choose one of a single gallery, such as coco-5k"
         )
-    require_folder(folder)
+    if folder is not None:
+        require_folder(folder)
     rank = _ranker(choose_device(device, monitor, float64=True))
     started = time.monotonic()
     space = _rankable(read_embeddings(file), file, split)
@@ -138,7 +139,6 @@ def evaluate(
         evaluation = _evaluate_whole(space, captions_per_image, rank)
     else:
         evaluation = evaluate_protocol(space, resolved, rank)
-    digest = sha256_of(file)
     if relevance is not None:
         judged = relevance(
             first_captions(space, captions_per_image)
@@ -146,29 +146,35 @@ def evaluate(
             else galleries(space, resolved)[0],
             monitor,
         )
-        write_json(folder / RELEVANCE_FILE, {"embeddings_sha256": digest, "judgments": judged})
         evaluation = replace(evaluation, relevance=judged)
-    else:
-        # That of an earlier evaluation, whose table this one replaces.
-        (folder / RELEVANCE_FILE).unlink(missing_ok=True)
     table = evaluation.table
-    write_recall(folder, table)
-    provenance = {
-        "embeddings_sha256": digest,
-        "similarity": space.similarity,
-        "provenance": space.provenance,
-        **evaluation.method,
-        **({} if dim is None else {"dim": dim}),
-    }
-    if resolved is not None:
-        provenance["folds"] = list(evaluation.folds)
-    write_json(folder / PROVENANCE_FILE, provenance)
+    if folder is not None:
+        provenance = {
+            "embeddings_sha256": sha256_of(file),
+            "similarity": space.similarity,
+            "provenance": space.provenance,
+            **evaluation.method,
+            **({} if dim is None else {"dim": dim}),
+            **({} if resolved is None else {"folds": list(evaluation.folds)}),
+        }
+        _write(folder, evaluation, provenance)
     monitor.log(
-        f"{folder}: {table['num_images']} of {counted(len(space.image_ids), 'image')} and "
+        f"{folder or file}: {table['num_images']} of {counted(len(space.image_ids), 'image')} and "
         f"{table['num_captions']} of {counted(len(space.caption_ids), 'caption')} ranked by "
         f"{space.similarity} in {time.monotonic() - started:.1f} s"
     )
     return evaluation
+
+
+def _write(folder: Path, evaluation: Evaluation, provenance: dict[str, Any]) -> None:
+    # A file of judgments is that of an earlier evaluation, whose table this one replaces.
+    (folder / RELEVANCE_FILE).unlink(missing_ok=True)
+    if evaluation.relevance:
+        digest = provenance["embeddings_sha256"]
+        judged = {"embeddings_sha256": digest, "judgments": evaluation.relevance}
+        write_json(folder / RELEVANCE_FILE, judged)
+    write_recall(folder, evaluation.table)
+    write_json(folder / PROVENANCE_FILE, provenance)
 
 
 def evaluate_protocol(

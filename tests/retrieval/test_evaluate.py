@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,9 @@ def test_how_many_captions_counted_is_recorded(
     e = made([6, 7, 5, 8], "cosine")
     write_embeddings(tmp_path / "e.h5", e)
     out = tmp_path / "out"
-    found = evaluate(tmp_path / "e.h5", out, protocol=protocol, captions_per_image=number)
+    how: dict[str, Any] = {"protocol": protocol, "captions_per_image": number}
+    found = evaluate(tmp_path / "e.h5", out, **how)
+    assert evaluate(tmp_path / "e.h5", **how) == found
     if protocol is None:
         assert {*found.table} == {*METRICS, *COUNTS, *SMALL_COLUMNS}
         assert found.table == found.table | recall_table(e, number)

@@ -91,10 +91,10 @@ def read_claims(file: str | Path) -> tuple[Claim, ...]:
         claims = decode_format(text, _ClaimList, FORMAT, FORMAT_VERSION).claims
     except FileNotFoundError:
         raise StudyError(
-            f"{file}: no such file; pass a list of claims (docs/claims.md), or {PAPERS!r}"
+            f"{file}: no such file; pass a list of claims in JSON, or {PAPERS!r}"
         ) from None
     except SchemaError as error:
-        raise StudyError(f"{file}: {error}; docs/claims.md has the format") from error
+        raise StudyError(f"{file}: {error}; correct the list of claims") from error
     if repeated := [name for name, n in Counter(c.name for c in claims).items() if n > 1]:
         raise StudyError(f"{file}: {repeated[0]!r} names several claims; names must be unique")
     for claim in claims:

@@ -251,8 +251,7 @@ def default_threshold(features: FeatureSet) -> float:
         raise StudyError(
             f"{features.folder}: no threshold is calibrated for {name!r} with the weights "
             f"{header.weights!r}; set `threshold=...`, or extract one of "
-            f"{', '.join(THRESHOLDS)} with its own weights. docs/duplicates.md "
-            "explains the calibration"
+            f"{', '.join(THRESHOLDS)} with its own weights"
         )
     return THRESHOLDS[name]
 

@@ -69,7 +69,7 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
         )
     if not path.is_file():
         raise VectorsError(
-            f"{source}: no such file of word vectors; download it (see docs/vectors.md) "
+            f"{source}: no such file of word vectors; download it, "
             f"or use {GLOVE_PACKAGE!r}, which needs no download"
         )
     require_downloaded(path, VectorsError)

@@ -68,7 +68,7 @@ def write_report(
     if not folders.evaluations.is_dir():
         raise NotMade(
             f"{folders.evaluations} not found: no experiment has been evaluated on {dataset} yet; "
-            f"run one with `pipeline run NAME --dataset {dataset}`, see docs/heads.md"
+            f"run one of `pipeline list experiments` with `pipeline run NAME --dataset {dataset}`"
         )
     out = layout.report if out is None else out
     return write.write_report(
