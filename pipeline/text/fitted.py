@@ -74,8 +74,7 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise FittedFileError(
             f"{path} cannot be read ({error.strerror}): {folder} has no fitted encoder; `pipeline "
             "text` writes one next to its features. Those that were made elsewhere have none: "
-            "search with the id of an image, or in Python with a function as encoder "
-            "(docs/search.md)"
+            "search with the id of an image, or in Python with a function as encoder"
         ) from error
     except SchemaError as error:
         raise FittedFileError(
