@@ -180,7 +180,15 @@ def export_command(
     f"[default: {', '.join(f'{array} ({name})' for name, array in DEFAULT_ARRAYS.items())}]",
 )
 @option("--axes", 'Names of the axes, such as "row, region, channel".')
-@option("--dataset-name", "Dataset that the ids belong to.", name="dataset", required=True)
+@click.option(
+    "--dataset",
+    "--dataset-name",
+    "dataset",
+    help="Prepared dataset of the rows, whose ids replace paths of its images; or its name.",
+    metavar="DIR|NAME",
+    required=True,
+)
+@flag("--captions", "The rows are of captions: the k-th of an image has the id IMAGE#k, from 0.")
 @option(
     "--recipe-note",
     "How the features were computed, if known; recorded in the recipe.",

@@ -14,6 +14,8 @@ import pytest
 from safetensors.numpy import save_file
 from scipy.io import savemat
 
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.prepare import prepare
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.convert.importers.arrays import MatFeatures, NpyFeatures
 from pipeline.store.convert.importers.bottom_up import NpzFolderFeatures, TsvFeatures
@@ -27,6 +29,7 @@ from pipeline.store.hashing import sha256_of_file
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OtherShard, ShardError
 from pipeline.store.shards.verify import verify
+from tests.project import Recorder
 from tests.store.shards.factories import block, build, header, ids
 
 RNG = np.random.default_rng(0)
@@ -444,14 +447,72 @@ def test_what_a_file_with_one_dataset_per_image_has_besides_is_logged(tmp_path: 
     with h5py.File(path, "w") as file:
         file["a.jpg"] = file["b.jpg"] = np.ones(4)
         file["soft.jpg"], file["gone.jpg"] = h5py.SoftLink("/a.jpg"), h5py.SoftLink("/none")
-        file["in/c.jpg"] = np.ones(4)
+        file["in/c.jpg"] = np.full(4, 2.0)
+        file["in/circle"] = file["/"]
         file.create_dataset("raw.jpg", (4,), "f4", external=[("raw", 0, 16)])
     logged: list[str] = []
     features = imported(TableFeatures(path, "hdf5", "", None, logged.append), tmp_path / "out")
-    assert features.ids == ["a.jpg", "b.jpg"]
+    assert features.ids == ["a.jpg", "b.jpg", "in/c.jpg"]
+    np.testing.assert_array_equal(features.row("in/c.jpg"), np.full(4, 2.0, np.float32))
     (line,) = logged
-    assert "left out 4 names of links" in line
-    assert "['gone.jpg', 'in', 'raw.jpg', 'soft.jpg']" in line
+    assert "left out 4 names of links or data of other files" in line
+    assert "['gone.jpg', 'in/circle', 'raw.jpg', 'soft.jpg']" in line
+    with h5py.File(path, "a") as file:
+        file["rows"] = np.ones((3, 4))
+        file["ids"] = h5py.SoftLink("/a.jpg")
+    with pytest.raises(ShardError, match="'ids' is a link"):
+        TableFeatures(path, "hdf5", "rows", None, logged.append)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_names_that_occur_twice_are_refused(tmp_path: Path) -> None:
+    one, other = np.ones((3, 4), np.float32), np.zeros((3, 4), np.float32)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        for array in (one, other):
+            with file.open("features.npy", "w") as member:
+                np.lib.format.write_array(member, array)
+    with pytest.raises(ShardError, match=r"a\.npz has the array 'features' more than once"):
+        NpzFolderFeatures(tmp_path)
+    for version in ("4", "5"):
+        parts = []
+        for array in (one, other):
+            savemat(tmp_path / "x.mat", {"feats": array.T}, format=version)
+            parts.append((tmp_path / "x.mat").read_bytes())
+        both = parts[0] + parts[1][128 if version == "5" else 0 :]
+        (tmp_path / "x.mat").write_bytes(both)
+        with pytest.raises(ShardError, match="'feats' occurs 2 times"):
+            MatFeatures(tmp_path / "x.mat", NAMES)
+    tensor = '"x":{"dtype":"F32","shape":[3,4],"data_offsets":[0,48]}'
+    ids = '"ids":"[\\"a\\",\\"b\\",\\"c\\"]"'
+    header = f'{{"__metadata__":{{{ids},{ids}}},{tensor}}}'.encode()
+    stored = len(header).to_bytes(8, "little") + header + one.tobytes()
+    (tmp_path / "x.safetensors").write_bytes(stored)
+    with pytest.raises(ShardError, match="the key 'ids' more than once"):
+        TableFeatures(tmp_path / "x.safetensors", "safetensors", "", None, len)
+
+
+def test_paths_of_images_become_the_ids_of_a_dataset(tmp_path: Path) -> None:
+    rows = [{"path": f"{name}.png", "caption": "a dog", "id": name} for name in "abc"]
+    for row in rows:
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        (tmp_path / "photos" / row["path"]).touch()
+    prepare(rows, tmp_path / "mine", root=tmp_path / "photos")
+    ids = ["photos/b.png", str(tmp_path / "photos/a.png"), "a", "other.png", "b"]
+    values, monitor = RNG.standard_normal((5, 4)).astype(np.float32), Recorder()
+    np.save(tmp_path / "x.npy", values)
+    into = partial(
+        import_features, tmp_path / "x.npy", layout="npy", ids=ids, dataset=tmp_path / "mine"
+    )
+    into(tmp_path / "captions", captions=True, monitor=monitor)
+    features = FeatureSet(tmp_path / "captions")
+    assert features.ids == ["b#0", "a#0", "a#1", "other.png#0", "b#1"]
+    np.testing.assert_array_equal(features.read(features.ids), values)
+    assert features.index.header.dataset == "mine"
+    assert monitor.lines == ["1 of 5 ids are not in mine, first ['other.png']"]
+    with pytest.raises(ShardError, match=r"2 ids occur more than once, first \['b', 'a'\]"):
+        into(tmp_path / "images")
+    with pytest.raises(DatasetError, match="not a prepared dataset"):
+        into(tmp_path / "images", dataset=tmp_path / "none")
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,8 @@ class NpzFolderFeatures:
                 raise ShardError(
                     f"{self.where(row)} has no array {self._array!r}; known: {arrays.files}"
                 )
+            if arrays.files.count(self._array) > 1:
+                raise ShardError(f"{self.where(row)} has the array {self._array!r} more than once")
             values = arrays[self._array]
             if not isinstance(values, np.ndarray):
                 raise TypeError(f"{self._array!r} is not an array")

@@ -1,9 +1,14 @@
-"""Row ids from a file."""
+"""Row ids: from a file, and as a prepared dataset has them."""
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.readers.tables.paths import PathResolver
+from pipeline.datasets.readers.tables.table import RowFault
 from pipeline.datasets.source import read_json, read_lines
 from pipeline.store.convert.importers.tables import ids_of_table
 from pipeline.store.shards.format import ShardError
@@ -40,3 +45,35 @@ def read_ids(path: str | Path) -> list[str]:
     if not ids:
         raise ShardError(f"{path} has no ids")
     return ids
+
+
+def ids_in(dataset: Manifest, ids: Sequence[str], log: Callable[[str], object]) -> list[str]:
+    """Return ids with those of images in place of the paths of their files; others are logged.
+
+    Paths may be written in the variants that `prepare` reads.
+    """
+    known = set(dataset.packed.ids)
+    by_file = dict(zip(dataset.packed.files, dataset.packed.ids, strict=True))
+    paths = PathResolver(dataset.image_root, "image")
+    found: list[str] = []
+    others: list[str] = []
+    for one in ids:
+        if one not in known:
+            try:
+                one = by_file[paths.resolve(one)]
+            except (RowFault, KeyError):
+                others.append(one)
+        found.append(one)
+    if others:
+        log(f"{len(others)} of {len(ids)} ids are not in {dataset.name}, first {others[:5]}")
+    return found
+
+
+def caption_ids(ids: Sequence[str]) -> list[str]:
+    """Return `<id>#<k>` for the k-th row of each id, from 0."""
+    before: Counter[str] = Counter()
+    numbered = []
+    for one in ids:
+        numbered.append(f"{one}#{before[one]}")
+        before[one] += 1
+    return numbered

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline.datasets.manifest import DATASET_FILE, read_manifest
 from pipeline.store.convert.importers.arrays import MatFeatures, NpyFeatures
 from pipeline.store.convert.importers.bottom_up import NpzFolderFeatures, TsvFeatures
 from pipeline.store.convert.importers.groups import Log, open_groups
-from pipeline.store.convert.importers.id_files import read_ids
+from pipeline.store.convert.importers.id_files import caption_ids, ids_in, read_ids
 from pipeline.store.convert.importers.source import ImportSource, import_rows
 from pipeline.store.convert.importers.tables import TableFeatures
 from pipeline.store.convert.layouts import DEFAULT_ARRAYS, IMPORTS
@@ -24,7 +25,8 @@ def import_features(
     out: str | Path,
     *,
     layout: str,
-    dataset: str,
+    dataset: str | Path,
+    captions: bool = False,
     ids: Sequence[str] | str | Path | None = None,
     every: int = 1,
     array: str | None = None,
@@ -45,7 +47,9 @@ def import_features(
     source : str or Path. The file or folder.
     out : str or Path. Folder of the shards.
     layout : str. A name in `pipeline.store.convert.layouts.IMPORTS`.
-    dataset : str. Name of the dataset of the ids.
+    dataset : str or Path. Prepared dataset of the rows: ids that are paths of its images become
+        their ids; or only its name.
+    captions : bool. The rows are of captions: the k-th row of an image has the id `<image id>#<k>`.
     ids : sequence of str, str, Path, or None. The ids in row order, or a file for `read_ids`:
         required for npy and mat, in place of those in the file for hdf5, parquet and safetensors.
     every : int. npy only: rows per image, of which one is kept; 5 in files for VSE++.
@@ -100,11 +104,16 @@ def import_features(
     opened = _opened(
         Path(source), layout, ids, every, array or DEFAULT_ARRAYS.get(layout, ""), monitor.log
     )
+    row_ids, name = opened.ids, str(dataset)
+    if "/" in name or Path(dataset, DATASET_FILE).is_file():
+        prepared = read_manifest(dataset)
+        row_ids, name = ids_in(prepared, row_ids, monitor.log), prepared.name
     with monitor.progress("import", "row") as progress:
         return import_rows(
             opened,
             out,
-            dataset,
+            name,
+            caption_ids(row_ids) if captions else row_ids,
             note=note,
             axes=axes,
             rows_per_shard=rows_per_shard,

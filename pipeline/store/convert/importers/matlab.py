@@ -34,16 +34,19 @@ def read_matrix(path: Path, name: str) -> Matrix | None:
     """Return a dense real variable of class double or single; None if the file has none.
 
     Doubles stored as integers, to save space, are returned as float64. The array is read-only and
-    in Fortran order. If names repeat, the first variable is returned. Corrupt files raise OSError,
-    ValueError, struct.error or zlib.error.
+    in Fortran order. Corrupt files, and a name that occurs twice, raise OSError, ValueError,
+    struct.error or zlib.error.
     """
     with path.open("rb") as file:
         read = _read_level_4 if 0 in file.read(4) else _read_level_5
         file.seek(0)
-        return read(file, name)
+        matrices = [*read(file, name)]
+    if len(matrices) > 1:
+        raise ValueError(f"{name!r} occurs {len(matrices)} times")
+    return matrices[0] if matrices else None
 
 
-def _read_level_4(file: BinaryIO, name: str) -> Matrix | None:
+def _read_level_4(file: BinaryIO, name: str) -> Iterator[Matrix]:
     while _left(file):
         head = _exactly(file, 20)
         order = "<" if struct.unpack("<i", head[:4])[0] in range(100) else ">"
@@ -56,16 +59,15 @@ def _read_level_4(file: BinaryIO, name: str) -> Matrix | None:
         values = _exactly(file, rows * columns * stored.itemsize * (2 if imaginary else 1))
         if label == name and not (imaginary or kind % 10):
             dtype = "f4" if stored.char == "f" else "f8"
-            return _matrix(np.frombuffer(values, stored), [rows, columns], dtype)
-    return None
+            yield _matrix(np.frombuffer(values, stored), [rows, columns], dtype)
 
 
-def _read_level_5(file: BinaryIO, name: str) -> Matrix | None:
+def _read_level_5(file: BinaryIO, name: str) -> Iterator[Matrix]:
     version = _exactly(file, 128)[124:]
     if version not in _ORDERS:
         raise ValueError(f"found version {version!r}; save the file with option -v7")
     order = _ORDERS[version]
-    while _left(file):
+    while _left(file) >= 8:  # less is padding
         kind, size = struct.unpack(f"{order}2I", _exactly(file, 8))
         data: bytes | memoryview = (stored := _exactly(file, size))
         if compressed := kind == _COMPRESSED:
@@ -85,10 +87,9 @@ def _read_level_5(file: BinaryIO, name: str) -> Matrix | None:
                 raise ValueError(f"{name!r} does not have the {size} bytes that it claims")
         dtype = _CLASSES.get((word := int(flags[0])) & 0xFF)
         if dtype is None or word & _COMPLEX:
-            return None
+            continue
         *_, values = islice(_elements(data, order), 4)
-        return _matrix(values, shape.tolist(), dtype)
-    return None
+        yield _matrix(values, shape.tolist(), dtype)
 
 
 def _elements(data: bytes | memoryview, order: str) -> Iterator[npt.NDArray[Any]]:

@@ -55,6 +55,7 @@ def import_rows(
     source: ImportSource,
     out: str | Path,
     dataset: str,
+    ids: Sequence[str] | None = None,
     *,
     note: str = "",
     axes: str | None = None,
@@ -62,8 +63,12 @@ def import_rows(
     compress: bool = False,
     progress: Progress = no_progress,
 ) -> FeatureIndex:
-    """Write the rows of a source as a feature set; `import_features` documents its metadata."""
-    require_usable_ids(source.ids, source.file)
+    """Write the rows of a source as a feature set; `import_features` documents its metadata.
+
+    `ids`: others than those of the source.
+    """
+    ids = source.ids if ids is None else ids
+    require_usable_ids(ids, source.file)
     header = _header(source, dataset, note, axes)
     ok = np.array([OK], np.uint8)
 
@@ -73,7 +78,7 @@ def import_rows(
             stored = features.astype(header.dtype)
         for row in (start + np.flatnonzero(out_of_range(features, stored))).tolist():
             raise ShardError(
-                f"{source.where(row)}, id {source.ids[row]!r}: holds infinities, NaN or values "
+                f"{source.where(row)}, id {ids[row]!r}: holds infinities, NaN or values "
                 f"outside {header.dtype}; remove the row or fix it"
             )
         return RowBlock(stored, np.repeat(ok, stop - start), ("",) * (stop - start))
@@ -81,7 +86,7 @@ def import_rows(
     return build_from_rows(
         out,
         header,
-        source.ids,
+        ids,
         rows,
         rows_per_shard=rows_per_shard,
         compress=compress,

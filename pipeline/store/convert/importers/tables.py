@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -57,8 +57,8 @@ class TableFeatures:
             found = _FINDERS[layout](path, array)
         if found.left_out:
             log(
-                f"{path}: left out {counted(len(found.left_out), 'name')} of links, groups or data "
-                f"of other files, first {found.left_out[:5]}"
+                f"{path}: left out {counted(len(found.left_out), 'name')} of links or data of "
+                f"other files, first {found.left_out[:5]}"
             )
         if len(found.shape) < 2:
             raise ShardError(f"{found.where(0)}: found shape {found.shape}, expected (rows, dim)")
@@ -120,14 +120,14 @@ def _texts(values: Iterable[object], where: str) -> list[str]:
 
 def _in_hdf5(path: Path, array: str) -> Found:
     with h5py.File(path, "r") as file:
-        own = {
-            name: require_held(file[name])
-            for name in file
-            if isinstance(file.get(name, getlink=True), h5py.HardLink)
-            and isinstance(file[name], h5py.Dataset)
-            and not (file[name].is_virtual or file[name].external)
-        }
+        every = dict(_datasets(file))
+        own = {name: require_held(dataset) for name, dataset in every.items() if dataset}
+        others = sorted({*every} - {*own})
         name = array or _FEATURES
+        if linked := {name, *ID_COLUMNS} & {*others}:
+            raise ShardError(
+                f"{path}: {min(linked)!r} is a link, or stored in other files; write a copy"
+            )
         if name in own:
             column = next((each for each in ID_COLUMNS if each in own), None)
             stored = None if column is None else own[column]
@@ -144,7 +144,7 @@ def _in_hdf5(path: Path, array: str) -> Found:
                 "(array=...); or, for one dataset an image, all must have one shape"
             )
         ((shape, dtype),) = shapes
-        names, others = sorted(own), sorted({*file} - {*own})
+        names = sorted(own)
 
     def read(start: int, stop: int) -> np.ndarray:
         with h5py.File(path, "r") as file:
@@ -153,6 +153,22 @@ def _in_hdf5(path: Path, array: str) -> Found:
     return Found(
         (len(names), *shape), dtype, names, read, lambda row: f"{path}, {names[row]!r}", others
     )  # fmt: skip
+
+
+def _datasets(
+    group: h5py.Group, name: str = "", above: frozenset[int] = frozenset()
+) -> Iterator[tuple[str, h5py.Dataset | None]]:
+    """Yield the datasets below a group by path; None for links and for data of other files."""
+    above |= {h5py.h5o.get_info(group.id).addr}
+    for key in group:
+        below = f"{name}/{key}" if name else key
+        is_link = not isinstance(group.get(key, getlink=True), h5py.HardLink)
+        item = None if is_link else group[key]
+        if isinstance(item, h5py.Group) and h5py.h5o.get_info(item.id).addr not in above:
+            yield from _datasets(item, below, above)
+        else:
+            whole = isinstance(item, h5py.Dataset) and not (item.is_virtual or item.external)
+            yield below, item if whole else None
 
 
 def _slice_of(path: Path, name: str, start: int, stop: int) -> np.ndarray:
@@ -199,6 +215,8 @@ def _in_safetensors(path: Path, array: str) -> Found:
         if name not in names:
             raise ShardError(f"{path} has the tensors {names[:9]}, not {name!r} (array=...)")
         rows = file.get_tensor(name)
+    with path.open("rb") as header:  # safetensors reads the last one of a repeated name
+        decode_given(header.read(int.from_bytes(header.read(8), "little")), dict[str, Any])
     ids = list(map(str, decode_given(about["ids"], list[str | int]))) if "ids" in about else None
     return Found(
         rows.shape, rows.dtype, ids, lambda start, stop: rows[start:stop],
