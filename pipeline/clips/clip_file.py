@@ -113,6 +113,8 @@ def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator
                 stream = _frames_of(container, file, limits)
                 # Many clips are decoded at once; each decoder needs only one thread.
                 stream.thread_type = "NONE"
+                # Else a crop at the left is rounded to what keeps rows aligned.
+                stream.codec_context.flags |= av.codec.context.Flags.unaligned
                 yield ClipFile(container, stream, start, seconds, limits, deadline)
         except av.FFmpegError as error:
             if isinstance(error, av.ArgumentError | av.InvalidDataError):

@@ -18,7 +18,7 @@ from pipeline.clips.sampling import Sampling
 from pipeline.images.decoding.decode import UnusableImage
 from pipeline.images.recipes import RecipeError
 from pipeline.store.shards.format import MISSING, REFUSED, UNREADABLE
-from tests.clips.moving import number_of, picture, shown_by, write_clip
+from tests.clips.moving import av, number_of, picture, shown_by, write_clip
 from tests.project import SHARED
 
 UNEVEN = [0, 100, 150, 400, 420, 1000, 1010, 1500, 1700, 2500]
@@ -131,6 +131,21 @@ def test_pixels_that_are_not_square_are_shown_as_stated(tmp_path: Path) -> None:
     limits = Limits(pixels=48 * 32)
     with pytest.raises(UnusableImage, match=r"its pixels have the aspect 1\.5"):
         frames_of(path, "all", limits=limits)
+
+
+def test_frames_are_cropped_to_the_pixel(tmp_path: Path) -> None:
+    whole = write_clip(tmp_path / "a.mp4", 1, codec="libx264", size=(96, 64))
+    with av.open(str(whole)) as source, av.open(str(tmp_path / "b.mp4"), "w") as out:
+        stream = out.add_stream_from_template(source.streams.video[0])
+        crop = av.bitstream.BitStreamFilterContext(
+            "h264_metadata=crop_left=6:crop_top=2", source.streams.video[0], stream
+        )
+        for packet in source.demux(video=0):
+            for cropped in crop.filter(packet if packet.size else None):
+                out.mux(cropped)
+    (cropped,), (frame,) = (frames_of(tmp_path / name, "all") for name in ("b.mp4", "a.mp4"))
+    assert cropped.image.size == (90, 62)
+    np.testing.assert_array_equal(cropped.image, frame.image.crop((6, 2, 96, 64)))
 
 
 @pytest.mark.parametrize("matrix", [(1, 0.5, 0, 1), (0.7071, 0.7071, -0.7071, 0.7071)])

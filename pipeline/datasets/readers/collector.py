@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline.datasets.checks import DatasetError, check_counts, check_split
 from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.links import LINKS_FOLLOWED, is_below, own_folders
 from pipeline.datasets.manifest import Manifest, Media
 from pipeline.datasets.phrases import Box, RegionPhrase
 from pipeline.datasets.readers.tables.caption_cells import texts_of
@@ -26,6 +27,8 @@ class Collector:
         self._root, self._media, self._unit = root, media, media.removesuffix("s")
         self._first: dict[str, str] = {}
         self._id_of: dict[str, str] = {}  # by file
+        self._own, self._folders = own_folders(root), set[Path]()
+        self._links_leave = False
         self._phrases: dict[str, list[RegionPhrase]] = {}
         self._changed = 0
 
@@ -66,6 +69,10 @@ class Collector:
                 f"{where}: {self._unit} {entry_id!r} has the file {file!r}, which is that of "
                 f"{other!r}; a file has one entry: remove the other"
             )
+        path = self._root / file
+        if path.is_symlink() or path.parent not in self._folders:
+            self._folders.add(path.parent)
+            self._links_leave |= not is_below(path, self._own)
         self.entries.append(ImageEntry(entry_id, file, split, tuple(captions)))
         return self.entries[-1]
 
@@ -105,6 +112,7 @@ class Collector:
             source=source,
             notes=source_notes(files)
             | caption_notes(self._changed, (entry.captions for entry in self.entries))
+            | ({LINKS_FOLLOWED: True} if self._links_leave else {})
             | dict(notes or {}),
             phrases=tuple(chain.from_iterable(self._phrases.values())) if with_phrases else None,
             media=self._media,

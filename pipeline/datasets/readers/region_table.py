@@ -7,7 +7,6 @@ from typing import NamedTuple
 import msgspec
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.phrases import Box, check_box, photo_size
 from pipeline.datasets.readers.collector import Collector
@@ -99,7 +98,8 @@ def read_regions(
     by_hash = not all(splits.values())
     if by_hash:
         splits = split_by_hash(splits, SHARES)
-    found.entries += (ImageEntry(image, image, split, ()) for image, split in splits.items())
+    for image, split in splits.items():
+        found.add(image, image, split, (), first[image].where)
     return found.manifest(
         name,
         [table],

@@ -59,6 +59,14 @@ def test_a_missing_file_is_named(source: Source, tmp_path: Path) -> None:
         (tmp_path / "away").rename(tmp_path / name)
 
 
+def test_links_that_leave_the_project_are_noted(source: Source, tmp_path: Path) -> None:
+    assert "links_followed" not in source.read(tmp_path).notes
+    path, target = tmp_path / source.media[0], tmp_path.with_name(f"{tmp_path.name}-target")
+    path.rename(target)
+    path.symlink_to(target)
+    assert source.read(tmp_path).notes["links_followed"] is True
+
+
 def _half(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
