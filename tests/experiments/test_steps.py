@@ -1,8 +1,11 @@
 """Steps that fail: the others are made, the system's errors stop all."""
 
 import errno
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,11 +14,14 @@ from pipeline.datasets.prepare import prepare
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.run import run
 from pipeline.experiments.steps.step import Failure, Plan, Step
+from pipeline.heads.presets.preset import OWN_VECTORS
+from pipeline.store import extras
 from pipeline.store.builder.locking import require_space
-from pipeline.store.errors import FileReadError, PipelineError
+from pipeline.store.errors import FileReadError, MissingPackage, PipelineError
 from pipeline.store.files import OutputError
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.format import ShardError
+from pipeline.text import taggers
 from tests.project import Recorder
 
 
@@ -89,6 +95,35 @@ def test_an_output_that_cannot_be_written_is_known_before_the_first_step(tmp_pat
     with pytest.raises(OutputError, match="evaluations is a file"):
         run("qian2018-baseline", tmp_path / "mine", root=tmp_path, size="tiny")
     assert not (tmp_path / "features").exists()
+
+
+@pytest.mark.parametrize("lacking", ["tagger", "trainer", "space"])
+def test_packages_and_space_are_known_before_the_first_step(
+    lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"path": f"{s}.png", "caption": "a dog", "split": s} for s in ("train", "val")]
+    for row in rows:
+        (tmp_path / row["path"]).touch()
+    prepare(rows, tmp_path / "mine", root=tmp_path)
+    options: dict[str, Any] = {}
+    if lacking == "space":
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10_000))
+        named, reason = "qian2018-baseline", r"missing features need 0\.0 MB in .*, and 0\.0 MB are"
+    elif lacking == "tagger":
+        monkeypatch.setattr(taggers, "import_alone", not_installed)
+        taggers._textblob.cache_clear()
+        named, reason = "kiros2014-sc-nlm", r"'textblob' needs the package textblob \(No module"
+    else:
+        monkeypatch.setattr(extras, "find_spec", lambda name: None)
+        options = {"word_vectors": {OWN_VECTORS: {"train": "fasttext", "dim": 8}}}
+        named, reason = "kiros2014-lstm", "training needs the package fasttext-wheel"
+    with pytest.raises((MissingPackage, OutputError), match=reason):
+        run(named, tmp_path / "mine", root=tmp_path / "made", size="tiny", **options)
+    assert not (tmp_path / "made").exists()
+
+
+def not_installed(name: str) -> None:
+    raise ModuleNotFoundError("No module named 'textblob'")
 
 
 def full_disk() -> ShardError:

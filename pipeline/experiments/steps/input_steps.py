@@ -22,7 +22,7 @@ from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.side_by_side import write_view
 from pipeline.store.wording import counted
 from pipeline.text.encode import Captions, encode
-from pipeline.text.encoders.registry import encoder_options
+from pipeline.text.encoders.registry import class_of, encoder_options
 from pipeline.text.fitting import supersede_encoder
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import (
@@ -69,6 +69,7 @@ def add_features(plan: Plan, name: str) -> Path:
     step = Step(
         "extract", name, out, (), rows_of(recipe, rows), make, features_record,
         lambda: {"rows": rows, "recipe": recipe.to_json()}, always=True,
+        bytes=rows * row_bytes(recipe),
     )  # fmt: skip
     return plan.add(step)
 
@@ -96,8 +97,6 @@ def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
     if (vectors := str(options.get("vectors"))) in plan.word_vectors:
         needs = (_add_vectors(plan, vectors),)
         options["vectors"] = str(needs[0])
-    if not out.exists():
-        encoder_options(captions.encoder, **options)  # raises before any step runs
     rows = sum(len(entry.captions) for entry in plan.manifest.entries)
 
     def make(monitor: Monitor) -> object:
@@ -111,10 +110,14 @@ def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
             **options,
         )
 
+    def check() -> None:
+        for part in encoder_options(captions.encoder, **options).parts:
+            class_of(part).require(part)
+
     step = Step(
         "text", captions.name, out, needs, f"{counted(rows, 'row')} of {captions.encoder}", make,
         features_record, lambda: {"rows": rows}, always=True,
-        fitted=plan.layout.encoder(captions.name),
+        fitted=plan.layout.encoder(captions.name), check=check,
     )  # fmt: skip
     return plan.add(step)
 
@@ -147,8 +150,13 @@ def _add_vectors(plan: Plan, name: str) -> Path:
             return None  # moved back
         return store_vectors(plan.layout.dataset, out, training=training, monitor=monitor, **others)
 
+    def check() -> None:
+        if training is not None:
+            training.require()
+
     size = ", ".join(f"{key} {value}" for key, value in options.items())
-    return plan.add(Step("vectors", name, out, (), size, make, vectors_record, expected))
+    step = Step("vectors", name, out, (), size, make, vectors_record, expected, check=check)
+    return plan.add(step)
 
 
 def recipe_for(plan: Plan, name: str) -> AnyRecipe:
@@ -181,5 +189,10 @@ def expected_captions(captions: CaptionFeatures) -> FeatureSpec:
 
 def rows_of(recipe: AnyRecipe, rows: int) -> str:
     """Return the size of feature rows for messages."""
-    megabytes = rows * math.prod(recipe.shape) * np.dtype(recipe.storage).itemsize / 1e6
+    megabytes = rows * row_bytes(recipe) / 1e6
     return f"{counted(rows, 'row')} of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"
+
+
+def row_bytes(recipe: AnyRecipe) -> int:
+    """Return the size of a feature row."""
+    return math.prod(recipe.shape) * np.dtype(recipe.storage).itemsize

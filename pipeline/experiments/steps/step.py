@@ -6,6 +6,7 @@ is therefore detected from the files, whichever command or DVC stage wrote it.
 """
 
 import errno
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +22,7 @@ from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingO
 from pipeline.store.current.readers import file_record
 from pipeline.store.current.record import Reader, Record, stale
 from pipeline.store.errors import FileReadError, PipelineError, is_out_of_memory
-from pipeline.store.files import require_folder
+from pipeline.store.files import OutputError, require_folder
 from pipeline.store.progress import Monitor
 
 _OF_THE_SYSTEM = {
@@ -45,6 +46,8 @@ class Step:
     # if the record is up to date.
     always: bool = False
     fitted: Path | None = None  # second output: what was fitted for it, such as an encoder
+    check: Callable[[], object] = lambda: None  # raises if a package that it needs is missing
+    bytes: int = 0  # on the disk, if they are known before it runs
 
     def __str__(self) -> str:
         return f"{self.job} {self.name}"
@@ -106,11 +109,21 @@ class Plan:
         return self.steps.setdefault(step.out, step).out
 
     def require_all(self) -> None:
-        """Raise before the first step where a split or a place to write is missing."""
+        """Raise before the first step if a split, a package, a folder or space is missing."""
         require_captions(self.manifest, self.split("train"))
         require_captions(self.manifest, self.split("validation"))
         for step in self.steps.values():
             require_folder(step.out.parent)
+        missing = [step for step in self.steps.values() if not step.out.exists()]
+        for step in missing:
+            step.check()
+        needed, root = sum(step.bytes for step in missing), self.layout.root.absolute()
+        free = shutil.disk_usage(next(p for p in (root, *root.parents) if p.exists())).free
+        if needed > free:
+            raise OutputError(
+                f"the missing features need {needed / 1e6:.1f} MB in {root}, and {free / 1e6:.1f} "
+                "MB are free; free some space, or run fewer experiments"
+            )
 
     def make(self, monitor: Monitor) -> tuple[tuple[str, ...], dict[Path, Failure]]:
         """Run missing and stale steps; return those that changed their output, and the failures.

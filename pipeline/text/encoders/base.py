@@ -104,6 +104,10 @@ class Encoder:
     plugin: str = ""
 
     @classmethod
+    def require(cls, options: Any) -> None:
+        """Raise if a package or file that `fit` needs is missing, before other work."""
+
+    @classmethod
     def fit(cls, options: Any, folder: Path, fitting: Fitting, words: Words) -> CaptionEncoder:
         """Fit and save the files that `folder` lacks, and return the encoder as `load` does.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.store.extras import require_installed
 from pipeline.text.encoders.base import Encoder, VocabularyReport, Words, report_on_pieces
 from pipeline.text.encoders.options import EncoderOptions, encoder_option
 
@@ -41,6 +42,10 @@ class SentenceTransformer(Encoder):
         self.weights = model.name, model.sha256
         self.trained_on = model.trained_on
         self.memory = model.memory
+
+    @classmethod
+    def require(cls, options: SentenceTransformerOptions) -> None:
+        require_installed("sentence_transformers", "sentence transformers need")
 
     @classmethod
     def load(cls, options: SentenceTransformerOptions, folder: Path, words: Words) -> Self:

@@ -74,6 +74,10 @@ class TagIds(Encoder):
         self._index = {tag: FIRST_WORD + at for at, tag in enumerate(TAG_SETS[tag_set])}
 
     @classmethod
+    def require(cls, options: TagIdsOptions) -> None:
+        tagger_called(options.tagger)
+
+    @classmethod
     def load(cls, options: TagIdsOptions, folder: Path, words: Words) -> Self:
         tagger, layout = tagger_called(options.tagger), TOKEN_LAYOUTS[options.layout]
         return cls(options.words, tagger, options.tag_set, options.length, layout)

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
+from pipeline.store.extras import require_installed
 from pipeline.store.option_fields import documented, option
 from pipeline.text.vectors.table import MAX_DIM, VectorsError
 
@@ -50,6 +51,11 @@ class Training:
     @property
     def name(self) -> str:
         return f"{self.trainer}-{self.algorithm}-{self.dim}d"
+
+    def require(self) -> None:
+        """Raise if fastText is to be trained and not installed."""
+        if self.trainer == "fasttext":
+            require_installed("fasttext_pybind", "fastText training needs", ", or train word2vec")
 
     def for_words(self, counts: Mapping[str, int]) -> "Training":
         """Return the settings for a corpus: the minimum count is 1 if no word reaches it."""
