@@ -49,7 +49,7 @@ BUDGET = {
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
-    "text": 6702,  # to become 5,900
+    "text": 6720,  # to become 5,900
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     # 204 more: programs of heads, for torch.export and ONNX.
@@ -62,7 +62,7 @@ BUDGET = {
     "testing": 301,
     # 5 more: search without the package of a head.
     # 259 more: programs of heads, for torch.export and ONNX.
-    "experiments": 1802,
+    "experiments": 1827,
     "clips": 2508,  # to become 2,400
     "regions": 3130,  # to become 2,600
     # 30 more: captions on a device.
@@ -78,7 +78,7 @@ BUDGET = {
     # 9 more: URLs of images.
     # 1 more: URLs of sets in final lines, without their secrets.
     # 14 more: captions on a device.
-    "stages": 5550,
+    "stages": 5560,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
@@ -97,7 +97,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 48200,  # to become 27,000
+    "tests": 48237,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
