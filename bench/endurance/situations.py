@@ -108,7 +108,7 @@ def _fault(running: Running, refusable: bool) -> str | None:
         return "a traceback"
     if running.status not in _STATUSES:
         return f"status {running.status}"
-    if running.status and "pipeline: error:" not in text:
+    if running.status and not ("pipeline: error:" in text or "not made:" in text):
         return f"status {running.status} without a reason"
     if running.status and not refusable:
         return "refused"
