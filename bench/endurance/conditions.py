@@ -9,6 +9,7 @@ import resource
 import signal
 import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ def _environment(*removed: str, **variables: str) -> Situation:
         for name in removed:
             os.environ.pop(name, None)
         os.environ.update(variables)
+        tempfile.tempdir = None  # which the parent has found
 
     return _inside(change)
 

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,5 +22,6 @@ def mounted(folder: Path, mounts: Sequence[str]) -> Callable[[], None]:
         for arguments in ("--make-rprivate /", *mounts):
             subprocess.run(["mount", *arguments.split()], cwd=folder, check=True)
         os.chdir(folder)  # the folder below the mount
+        tempfile.tempdir = None  # which the parent has found
 
     return mount
