@@ -72,7 +72,7 @@ def photo_size(path: Path) -> tuple[int, int]:
         with open_file(path) as stream, Image.open(stream) as image:
             turned = image.getexif().get(ExifTags.Base.Orientation) in _SIDEWAYS
             return (image.height, image.width) if turned else image.size
-    except (OSError, ValueError, SyntaxError) as error:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DatasetError(
             f"the size of {path} cannot be read ({error}), so its boxes cannot be checked; fix the "
             "file, or remove its lines"

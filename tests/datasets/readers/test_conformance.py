@@ -16,6 +16,7 @@ from pipeline.datasets.readers import READERS
 from pipeline.testing import ReaderCase, ReaderSuite
 from stages.prepare import prepare
 from tests.datasets.readers.sources import SOURCES, Source, as_bytes
+from tests.images.odd_files import png
 
 Change = Callable[[dict[str, Any]], object]
 """Changes the files of a source by path."""
@@ -243,6 +244,10 @@ REFUSALS: dict[str, list[tuple[Change, str]]] = {
         (_box("a.png,x,0,0,3,5,,,val"), "line 4: the split is 'val' here and 'train' in .*line 2"),
         (_box("b.png,x,0,0,3,5,,,"), "line 4: the split is '' here and 'val' in .*line 3"),
         (_box("r.csv,x,0,0,3,5,,,train"), "size of .*r.csv cannot be read"),
+        (
+            lambda files: files.update({"a.png": png((60_000, 60_000), 8, 2, b"")}),
+            "size of .*a.png cannot be read .*3600000000 pixels",
+        ),
     ],
 }
 
