@@ -10,6 +10,7 @@ pipeline` is fast. docs/python.md has examples.
 
 import os
 from importlib import import_module
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any
 
 # Idle threads of torch and BLAS sleep instead of spinning, which would block the cores for each
@@ -175,6 +176,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use: one of the core, else one of an optional family."""
+    from pipeline.store.arguments import checked
     from pipeline.store.families import added, additions
 
     value: Any
@@ -186,6 +188,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     else:
         value = added("PUBLIC", name)
+    if isfunction(value):
+        value = checked(value, __name__)
     globals()[name] = value
     return value
 

@@ -166,6 +166,8 @@ def extract_layers(
 
 def layer_folders(recipes: Sequence[Recipe]) -> list[str]:
     """Return the name of the folder of each of some layers' sets; raise if they cannot share."""
+    if not recipes:
+        raise WrongUsage("no layer is named; name at least one recipe")
     first, folders = recipes[0], []
     for recipe in recipes:
         for field in ("backbone", "resize", "crop", "normalise", "decode"):

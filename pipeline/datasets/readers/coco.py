@@ -59,6 +59,8 @@ def read_coco(
     ... )  # doctest: +SKIP
     """
     root, folders = Path(root), folders or {}
+    if isinstance(captions, str | Path):
+        captions = [(None, captions)]
     files = [(of_file or split, Path(path)) for of_file, path in captions]
     if unknown := sorted(set(folders) - {name for name, _ in files}):
         raise DatasetError(

@@ -10,6 +10,7 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers.clip_files import ClipFiles
 from pipeline.datasets.readers.collector import Collector
 from pipeline.datasets.source import read_json
+from pipeline.store.one_or_many import values_of
 
 KNOWN_COUNTS = {"train": 6_513, "val": 497, "test": 2_990}
 
@@ -54,7 +55,8 @@ def read_msrvtt(
     ...     "msrvtt/clips", ["train_val_videodatainfo.json", "test_videodatainfo.json"]
     ... )  # doctest: +SKIP
     """
-    root, files = Path(root), [Path(path) for path in captions]
+    root = Path(root)
+    files = [Path(path) for path in values_of(captions, (str, Path), "a JSON file")]
     clips, found = ClipFiles(root, subset), Collector(root, "clips")
     documents = [(path, read_json(path, _Document)) for path in files]
     videos: dict[str, tuple[str, str]] = {}

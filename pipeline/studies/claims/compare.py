@@ -159,6 +159,8 @@ def kind_of_measure(measure: str) -> Kind:
 def kind_of_files(files: Sequence[Path]) -> Kind:
     """Return the kind of output of files."""
     kinds = {file: _kind_of(file) for file in files}
+    if not kinds:
+        raise StudyError("no file is named; name two to compare")
     if len(set(kinds.values())) > 1:
         contents = ", ".join(f"{file} has {kind}" for file, kind in kinds.items())
         raise StudyError(f"{contents}; only files of one kind can be compared")
