@@ -181,6 +181,7 @@ IMAGES, CAPTIONS = "--image-features", "--caption-features"
         ("scan-t2i-avg", {IMAGES: ("made/x", 0, ())}, "needs a grid or a list of regions"),
         ("vsepp", {CAPTIONS: ("made/x", 0, ())}, "reads captions word by word"),
         ("qian2018-baseline", {CAPTIONS: ("made/x", 0, (3, 7))}, "one vector per row"),
+        ("dong2018-w2vv-gru", {CAPTIONS: ("made/x", 0, ())}, "has no token ids"),
         (f"{CCA}@{LITE}", {IMAGES: ("made/x", 0, ())}, f"{CCA}@{LITE} names its features"),
         (CCA, {IMAGES: ("made/a+b", 0, ())}, "mean several sets"),
         (CCA, {IMAGES: ("made/a-seed1", 0, ())}, "-seed1 at its end a training"),

@@ -20,6 +20,7 @@ from pipeline.heads import HeadError
 from pipeline.heads.embed import embed, require_head_of
 from pipeline.heads.head_types import Experiment, make_head
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs, require_averageable
+from pipeline.heads.inputs.word_vectors import require_token_ids
 from pipeline.heads.trained_head import TENSORS_FILE
 from pipeline.retrieval.embedding_file import IN_FULL, embeddings_record
 from pipeline.retrieval.ensemble import ensemble
@@ -76,6 +77,8 @@ def require_fit(plan: Plan, experiment: Experiment, images: Path, captions: Path
         make_head(experiment.head, experiment.settings, inputs)
         if experiment.average_captions:
             require_averageable(inputs.captions)
+        if experiment.word_vectors is not None:
+            require_token_ids(inputs.captions)
     except HeadError as error:
         raise HeadError(f"{experiment.name}: {error}") from error
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import Features
-from pipeline.heads.inputs.feature_spec import FeatureSpec, caption_blocks
+from pipeline.heads.inputs.feature_spec import CaptionBlock, FeatureSpec, caption_blocks
 from pipeline.text.encoders.token_ids import FIRST_WORD, TokenIdsOptions
 from pipeline.text.fitted import load_options
 from pipeline.text.vectors import WordVectors, load_vectors
@@ -25,19 +25,25 @@ class TokenVectors:
     missing: tuple[str, ...]  # words of the vocabulary without a vector, in its order
 
 
+def require_token_ids(captions: FeatureSpec) -> CaptionBlock:
+    """Return the first block of token ids, whose words have vectors; HeadError if there is none."""
+    for part in caption_blocks(captions):
+        if part.kind == "sequence":
+            return part
+    raise HeadError(
+        f"word vectors are set, but {captions.name!r} has no token ids; leave the "
+        "vectors out, or use caption features of the encoder token-ids"
+    )
+
+
 def token_vectors(captions: FeatureSpec, encoder: Path, source: str) -> TokenVectors:
     """Look up the vectors of the words that an encoder's token ids in caption features mean."""
-    sequences = [part for part in caption_blocks(captions) if part.kind == "sequence"]
-    if not sequences:
-        raise HeadError(
-            f"word vectors are set, but {captions.name!r} has no token ids; leave the "
-            "vectors out, or use caption features of the encoder token-ids"
-        )
+    recipe = require_token_ids(captions).recipe
     numbered = [part for part in load_options(encoder).parts if isinstance(part, TokenIdsOptions)]
     if not numbered:
         raise HeadError(f"{encoder} is not the encoder of {captions.name!r}; run `pipeline text`")
     vocabulary = load_vocabulary(encoder / numbered[0].vocabulary_file)
-    recipe, vocab_size = sequences[0].recipe, FIRST_WORD + len(vocabulary.words)
+    vocab_size = FIRST_WORD + len(vocabulary.words)
     if (recipe["vocabulary"], recipe["num_ids"]) != (vocabulary.name, vocab_size):
         raise HeadError(
             f"{encoder} has the vocabulary {vocabulary.name!r} of {vocab_size} ids, but the "
