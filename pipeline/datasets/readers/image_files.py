@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.datasets.checks import DatasetError, check_relative
 from pipeline.datasets.links import is_below, own_folders
 from pipeline.store.objects.urls import shown, url_of
-from pipeline.store.wording import without_secrets
+from pipeline.store.wording import counted, without_secrets
 
 SUFFIXES = frozenset(
     f".{suffix}"
@@ -103,7 +103,7 @@ def image_files(root: str | Path, follow_links: bool = False) -> ImageFiles:
                 others += 1
     if leaving:
         raise DatasetError(
-            f"{root} has {len(leaving)} links that lead outside, first "
+            f"{root}: {counted(len(leaving), 'link')} to a place outside, first "
             f"{sorted(leaving)[:_NAMES_SHOWN]}; follow them with `follow_links=True`, or copy "
             "their targets into it"
         )

@@ -41,7 +41,7 @@ def test_links(tmp_path: Path) -> None:
     assert image_files(tmp_path / "by-link") == expected
     for name, target in (("file.jpg", "../outside/x.jpg"), ("folder", "../outside")):
         (root / name).symlink_to(target)
-        with pytest.raises(DatasetError, match=f"1 links that lead outside, first .'{name}'"):
+        with pytest.raises(DatasetError, match=f"1 link to a place outside, first .'{name}'"):
             image_files(root)
         followed = image_files(root, follow_links=True)
         assert {*followed.files} - {*expected.files} == {f"{name}/x.jpg".replace(".jpg/x", "")}
@@ -57,7 +57,7 @@ def test_links_into_the_project_and_the_cache_of_dvc_are_followed(tmp_path: Path
     (root / "raw").symlink_to("../raw")
     (root / "cached.jpg").symlink_to("../../cache/files/md5/00/x.jpg")
     (root / "up").symlink_to("..")  # a circle
-    with pytest.raises(DatasetError, match="3 links that lead outside"):
+    with pytest.raises(DatasetError, match="3 links to a place outside"):
         image_files(root)
     settings = tmp_path / "project" / ".dvc"
     settings.mkdir()
