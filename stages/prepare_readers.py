@@ -7,25 +7,20 @@ split `splits` the repeatable `--split SPLIT=FILE`. Its text in the docstring is
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
-from pipeline.datasets.links import LINKS_FOLLOWED
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers import READERS
 from pipeline.store.errors import PipelineError
 from pipeline.store.registry import PluginError
-from stages.command import COUNT, PATH, Command, flag
+from stages.command import COUNT, PATH, Command
 from stages.prepare_options import Assignment, SplitName, by_split, count, out_option, write_dataset
 
 _PARAMETER = re.compile(r"(\w+) : (.*)")
-_FOLLOW_LINKS = flag(
-    "--follow-links", "Follow links that lead out of the project in `serve`.", name=LINKS_FOLLOWED
-)
 _NAME_HELP = "Name of the dataset.  [default: name of the folder OUT]"
 
 
@@ -64,19 +59,14 @@ def _command_of(name: str, read: Callable[..., Manifest]) -> click.Command:
     required = " ".join(f"{o.opts[0]} {o.opts[0][2:].upper()}" for o in options if o.required)
     example = f"\b\nExample:\n  pipeline prepare {name} {required} --out data/{name}"
 
-    def callback(out: Path, links_followed: bool = False, **values: Any) -> None:
+    def callback(out: Path, **values: Any) -> None:
         if "name" in values:
             values["name"] = values["name"] or out.resolve().name
-        manifest = read(**values)
-        if links_followed:
-            manifest = replace(manifest, notes={**manifest.notes, LINKS_FOLLOWED: True})
-        write_dataset(out, lambda: manifest)
+        write_dataset(out, read, **values)
 
     command = Command(
         name, params=list(options), callback=callback, help=f"{_plain(about)}\n\n{example}"
     )
-    if "follow_links" not in kinds:  # of another package's reader
-        _FOLLOW_LINKS(command)
     out_option(command)
     return command
 

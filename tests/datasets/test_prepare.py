@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.links import LINKS_FOLLOWED
 from pipeline.datasets.manifest import read_manifest
 from stages.prepare import prepare
 
@@ -103,13 +102,12 @@ def test_options_of_a_reader_reach_it(tmp_path: Path, images: Path) -> None:
     start = ("coco", "--root", images, "--out", tmp_path / "out")
     result = run(
         *start, "--captions", tmp_path / "a.json", "--captions", f"train={tmp_path}/b.json",
-        "--split", "dev", "--folder", "train=sub", "--expect", "dev=1", "--follow-links",
+        "--split", "dev", "--folder", "train=sub", "--expect", "dev=1",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     manifest = read_manifest(tmp_path / "out")
     assert manifest.counts == {"dev": 1, "train": 1}
     assert manifest.entries[1].file == "sub/b.jpg"
-    assert manifest.notes[LINKS_FOLLOWED]
 
 
 def test_a_refused_source_leaves_the_old_dataset(tmp_path: Path, images: Path) -> None:
