@@ -58,6 +58,7 @@ BATCH_SIZES = {
     "resnet50-caffe-grid": (8, 16, 32),
     "resnet50-caffe-pool": (8, 16, 32),
     "resnet50-caffe-pool-10crop": (1, 2, 4),
+    "xception-pool": (8, 16),
     "efficientnet-lite0-pool": (8, 16, 32),
     "timm:vit_base_patch16_224": (8, 16, 32),
 }

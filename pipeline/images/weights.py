@@ -1,5 +1,6 @@
 """Sources of a network's weights: a published file, a path, or a seed."""
 
+import hashlib
 import os
 import re
 import urllib.error
@@ -31,6 +32,10 @@ __all__ = ["Weights", "WeightsError", "are_here", "load_backbone_weights", "load
 _WEIGHTS = "pipeline_weights"
 # Oxford's VGG, converted from the Caffe files by J. Johnson without changes (pytorch/vision#28).
 _CONVERTED = "https://web.eecs.umich.edu/~justincj/models/"
+_KERAS = "https://storage.googleapis.com/tensorflow/keras-applications/xception/"
+_MD5 = {  # which Keras compares; it publishes no SHA-256
+    "keras:xception_weights_tf_dim_ordering_tf_kernels_notop.h5": "b0042744bf5b25fce3cb969f33bebb97"
+}
 # The authors' own files; published without a SHA-256 and so never downloaded automatically.
 _UNVERIFIED = {
     name: f"{name} by the links of https://github.com/KaimingHe/deep-residual-networks"
@@ -52,8 +57,8 @@ def load_weights(
     """Load the weights for a recipe's network; there is no fallback.
 
     `source` is "imagenet" (the recipe's own), "random:SEED", or the path of a `.pth`, `.pt`,
-    `.safetensors`, `.caffemodel` or `.tgz` file, or of a folder of timm or transformers. `prefix`
-    chooses a part of a file with several networks. `also` are recipes of other layers.
+    `.safetensors`, `.h5`, `.caffemodel` or `.tgz` file, or of a folder of timm or transformers.
+    `prefix` chooses a part of a file with several networks. `also` are recipes of other layers.
     """
     backbone, shape = backbone_named(recipe.backbone), (3, recipe.crop.size, recipe.crop.size)
     provider = provider_of(recipe.backbone)
@@ -108,8 +113,8 @@ def load_backbone_weights(
     path = _fetched(default) if published else Path(source)
     if not path.exists():
         raise WeightsError(
-            f"no weights file {source!r}; pass `imagenet`, `random:SEED`, or the path of a "
-            ".pth, .safetensors, .caffemodel or .tgz file, or of a folder of timm or transformers"
+            f"no weights file {source!r}; pass `imagenet`, `random:SEED`, or the path of a .pth, "
+            ".safetensors, .h5, .caffemodel or .tgz file, or of a folder of timm or transformers"
         )
     sha256 = sha256_of_weights(path)
     if published and not default.startswith("package:"):
@@ -152,6 +157,8 @@ def _address(weights: str) -> str:
     kind, name = weights.split(":", 1)
     if kind == "caffe":
         return _UNVERIFIED.get(name, _CONVERTED + name)
+    if kind == "keras":
+        return _KERAS + name
     # Imported here, see `pipeline.images.backbones.known_backbones`.
     url: str = import_module("torchvision.models").get_weight(name).url
     return url
@@ -182,10 +189,15 @@ def _fetched(weights: str) -> Path:
 
 
 def _check_published(weights: str, path: Path, sha256: str) -> None:
+    kind, found = "SHA-256", sha256
     expected = SHA256.get(weights.removeprefix("npm:"), _digits(path))
-    if not sha256.startswith(expected):
+    if weights in _MD5:
+        kind, expected = "MD5", _MD5[weights]
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "md5").hexdigest()
+    if not found.startswith(expected):
         raise WeightsError(
-            f"{path} is not the published file: its SHA-256 starts with {sha256[:8]}, not "
+            f"{path} is not the published file: its {kind} starts with {found[:8]}, not "
             f"{expected[:8]}; delete it, or pass its path as the weights if it is intended"
         )
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from pipeline.images.decoding.decode import Rule
-from pipeline.images.recipes import Crop, Recipe, RecipeError, Resize, resolve_recipe
+from pipeline.images.recipes import RECIPES, Crop, Recipe, RecipeError, Resize, resolve_recipe
 from pipeline.store.shards.format import FeatureHeader
 
 ROI_ALIGN = "-roi-align"
@@ -35,6 +35,10 @@ def map_recipe(name: str, precision: str = "float32", storage: str = "float32") 
             "the map of a whole squashed image"
         )
     side = 2 * grid.crop.size
+    # The catalogue's networks have sizes of whole cells.
+    if grid.name in RECIPES:
+        larger = resolve_recipe(f"{grid.name}-{32 * round(side / 32)}", precision, storage)
+        return replace(larger, name=name, source="this project")
     return replace(
         grid,
         name=name,

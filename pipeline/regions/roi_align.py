@@ -1,10 +1,11 @@
 """Region features from one feature map of the image, by ROI align (He et al., ICCV 2017).
 
-The recipe `<backbone>-roi-align` squashes the image to twice the side of `<backbone>-grid` and uses
-the same layer. A region's row is the mean of 4 x 4 samples in its box, each bilinearly interpolated
-(`torchvision.ops.roi_align`: one bin, 16 samples, aligned, so that cell i covers pixels i to i + 1
-of the map). The cost is almost independent of the number of regions; regions smaller than a cell
-hardly differ from their neighbours.
+The recipe `<backbone>-roi-align` squashes the image to twice the side of `<backbone>-grid`, of the
+catalogue's networks to the nearest multiple of 32, and uses the same layer. A region's row is the
+mean of 4 x 4 samples in its box, each bilinearly interpolated (`torchvision.ops.roi_align`: one
+bin, 16 samples, aligned, so that cell i covers pixels i to i + 1 of the map). The cost is almost
+independent of the number of regions; regions smaller than a cell hardly differ from their
+neighbours.
 """
 
 from dataclasses import replace

@@ -165,6 +165,7 @@ TAPS = {
     "googlenet": ("inception4a.branch2",),
     "caffenet": ("conv3", "fc6"),
     "efficientnet-lite0": ("_conv_stem", "_blocks.3", "_fc"),
+    "xception": ("block1.conv1_bn", "block3", "block4.branch.pool", "block6.branch.sepconv2"),
 }
 LIKE = {
     "vgg19": "vgg16",

@@ -48,6 +48,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("resnet152-grid", r"resnet152-394f9c45\.pth.*pass the path"),
         ("resnet152-v2-pool", r"resnet152-f82ba261\.pth.*pass the path"),
         ("vgg19-caffe-fc7", r"umich\.edu/~justincj/models/vgg19-d01eb7cb\.pth.*pass the path"),
+        ("xception-pool", r"/keras-applications/xception/xc.*notop\.h5.*pass the path"),
         ("caffenet-fc7", r"bvlc_reference_caffenet\.caffemodel \(SHA-1 4c8d.*pass the path"),
     ],
 )

@@ -14,10 +14,12 @@ from pipeline.images import region as module
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.decoding.decode import Decoded
 from pipeline.images.feature_extractor import FeatureExtractor
-from pipeline.images.recipes import resolve_recipe
+from pipeline.images.recipes import RECIPES, resolve_recipe
 from pipeline.images.region import PhotoCache, Region
+from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import read_sample
 from pipeline.regions.box_geometry import BOX_GEOMETRY, box_geometry
+from pipeline.regions.by_photo import map_recipe
 from pipeline.regions.features import Regions, extract_regions
 from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import read_proposals
@@ -157,6 +159,20 @@ def test_bad_input(made: Path, tmp_path: Path) -> None:
         extract_regions(
             tmp_path / "more", tmp_path / "out", regions=Regions(made / "grid"), recipe=POOL
         )
+
+
+@pytest.mark.parametrize("grid", [name for name in RECIPES if name.endswith("-grid")])
+@torch.inference_mode()
+def test_maps_have_the_cells_of_their_recipe(grid: str) -> None:
+    for recipe in (
+        map_recipe(grid.replace("-grid", "-roi-align")), RECIPES[grid],
+        *(resolve_recipe(f"{grid}-{size}") for size in (64, 352)),
+    ):  # fmt: skip
+        net = TappedNetwork(
+            BACKBONES[recipe.backbone].outline().eval(), BACKBONES[recipe.backbone], recipe
+        )
+        crop = torch.empty(1, 3, recipe.crop.size, recipe.crop.size, device="meta")
+        assert tuple(net(crop).shape[2:]) == recipe.shape[:2]
 
 
 def test_threads_share_a_photo_that_fails(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pipeline.images.networks import WeightsError
 from pipeline.images.networks.checkpoints import read_checkpoint
 from pipeline.images.networks.state_dicts import Part, State, Target, find_part, renamed
 from pipeline.images.tap import Tap, TappedNetwork
+from pipeline.store.keras_file import read_keras_file
 
 
 def read_state_dict(
@@ -89,6 +90,9 @@ def used_tensors(
 
 
 def _read(path: Path) -> dict[str, State]:
+    if path.suffix in (".h5", ".hdf5"):
+        arrays = read_keras_file(path, WeightsError)
+        return {"": {name: torch.from_numpy(array) for name, array in arrays.items()}}
     if path.suffix == ".tgz":
         try:
             return {"": read_tensorflowjs_package(path)}

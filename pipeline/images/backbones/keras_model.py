@@ -16,7 +16,11 @@ from pipeline.images.networks import WeightsError
 _LEAVES = {
     "kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias",
     "moving_mean": "running_mean", "moving_variance": "running_var",
+    "depthwise_kernel": "depthwise.weight", "pointwise_kernel": "pointwise.weight",
+    # Before version 2; the last one is a variance, too.
+    "W": "weight", "b": "bias", "running_mean": "running_mean", "running_std": "running_var",
 }  # fmt: skip
+_KERNELS = {"kernel", "pointwise_kernel", "W"}
 _KEY = re.compile(rf"(?P<layer>.+)/(?P<leaf>{'|'.join(_LEAVES)})(:0)?")
 # Limit on the total size of weights, against hostile archives.
 _MOST_BYTES = 1 << 30
@@ -29,10 +33,14 @@ def from_keras(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     height, width) or (out, in); `<layer>/moving_variance` becomes `<layer>.running_var`.
     """
     converted = {}
+    # Names may have dots, but other libraries have layers with a "gamma".
+    dotted = any(key.endswith(".moving_variance") for key in tensors)
     for key, value in tensors.items():
-        name = _KEY.fullmatch(key)
-        if name is not None and name["leaf"] == "kernel" and value.ndim in (2, 4):
+        name = _KEY.fullmatch("/".join(key.rsplit(".", 1)) if dotted else key)
+        if name is not None and name["leaf"] in _KERNELS and value.ndim in (2, 4):
             value = value.permute(3, 2, 0, 1) if value.ndim == 4 else value.T
+        elif name is not None and name["leaf"] == "depthwise_kernel" and value.ndim == 4:
+            value = value.permute(2, 3, 0, 1)  # (height, width, in, 1)
         converted[f"{name['layer']}.{_LEAVES[name['leaf']]}" if name else key] = value
     return converted
 

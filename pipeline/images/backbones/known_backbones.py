@@ -1,4 +1,4 @@
-"""The backbones of the catalogue: torchvision, Caffe, EfficientNet-Lite and a DCT."""
+"""The backbones of the catalogue: torchvision, Caffe, Keras, EfficientNet-Lite and a DCT."""
 
 from functools import partial
 
@@ -15,6 +15,8 @@ from pipeline.images.backbones.caffe_networks import (
     without_biases,
 )
 from pipeline.images.backbones.torchvision_backbones import torchvision_network
+from pipeline.images.backbones.xception import SameMaxPool, with_network_names, xception
+from pipeline.images.engine.fuse import Tracing
 from pipeline.images.layer_recipes import at_layer
 from pipeline.images.recipes import Recipe, provider_of
 from pipeline.images.recipes.by_name import PROVIDERS, catalogue_recipe
@@ -107,10 +109,15 @@ def _dct_weights() -> dict[str, Tensor]:
     return {"0.weight": torch.from_numpy(np.round(rows, _DECIMALS).astype(np.float32))}
 
 
+_XCEPTION = Backbone(
+    xception, residual_norms=".sepconv3_bn", heads=("predictions.", "dense"),
+    merge=with_network_names, tracing=Tracing((SameMaxPool,)),
+)  # fmt: skip
 _LITES = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 BACKBONES: dict[str, Backbone] = {
     "resnet152": Backbone(torchvision_network("resnet152"), residual_norms=".bn3"),
     **{f"resnet{depth}-caffe": _caffe_resnet(depth) for depth in (50, 101, 152)},
+    "xception": _XCEPTION,
     "vgg19": Backbone(torchvision_network("vgg19"), layer_names=_vgg_layer_names((2, 2, 4, 4, 4))),
     "vgg16": Backbone(torchvision_network("vgg16"), layer_names=_vgg_layer_names((2, 2, 3, 3, 3))),
     "alexnet": Backbone(torchvision_network("alexnet")),

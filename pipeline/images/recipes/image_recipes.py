@@ -12,13 +12,14 @@ from pipeline.images.recipes.schema import Crop, Normalise, Recipe, Resize
 
 # Training normalisation of torchvision's ImageNet weights, of Oxford's VGG (He's ResNets have the
 # same means) and Berkeley's CaffeNet under Caffe, of torchvision's GoogLeNet (ported from
-# TensorFlow) and EfficientNet-Lite.
+# TensorFlow), EfficientNet-Lite and Keras's Xception.
 _IMAGENET = Normalise(255.0, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _OXFORD = Normalise(1.0, (103.939, 116.779, 123.68), (1.0, 1.0, 1.0), "BGR")
 _BERKELEY = Normalise(1.0, (104.00698793, 116.66876762, 122.67891434), (1.0, 1.0, 1.0), "BGR")
 _UNIT = Normalise(255.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 _HALVES = Normalise(255.0, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 _LITE = Normalise(1.0, (127.0, 127.0, 127.0), (128.0, 128.0, 128.0))
+_KERAS = Normalise(1.0, (127.5, 127.5, 127.5), (127.5, 127.5, 127.5))
 
 # Squashing loses only the aspect ratio. After resizing the shorter side to 256, a centre crop of
 # 224 loses an eighth of the short side and more of the long one.
@@ -43,6 +44,7 @@ _CAFFE_RESNETS = {
     "resnet101-caffe": "caffe:ResNet-101-model.caffemodel",
     "resnet152-caffe": "caffe:ResNet-152-model.caffemodel",
 }
+_XCEPTION = "keras:xception_weights_tf_dim_ordering_tf_kernels_notop.h5"
 _LITES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
 _VGG = {
     "vgg19": ("torchvision:VGG19_Weights.IMAGENET1K_V1", "caffe:vgg19-d01eb7cb.pth"),
@@ -104,16 +106,18 @@ def _lites(backbone: str, size: int) -> list[Recipe]:
     return [*whole, recipe("pool-flip", size, "flip"), recipe("pool-10crop", size + 32, "ten")]
 
 
-def _caffe_resnet(backbone: str, weights: str) -> list[Recipe]:
-    """He et al.'s network under Caffe: its last map after the ReLU, of the squashed image."""
+def _squashed(
+    backbone: str, weights: str, source: str, tap: str, normalise: Normalise, size: int = 224
+) -> list[Recipe]:
+    """The last map of 2048 channels after the ReLU, of the squashed image."""
 
-    def recipe(tap: str, canvas: int, crop: Crop, cells: int = 0) -> Recipe:
-        name, squash = f"{backbone}-{tap}", Resize("squash", canvas)
-        known = _resnet(name, "He 2016", squash, crop, cells, weights, backbone)
-        return replace(known, normalise=_OXFORD, tap="res5c_relu")
+    def recipe(name: str, canvas: int, rule: Literal["none", "ten"], cells: int = 0) -> Recipe:
+        resize, crop = Resize("squash", canvas), Crop(rule, size)
+        known = _resnet(f"{backbone}-{name}", source, resize, crop, cells, weights, backbone)
+        return replace(known, normalise=normalise, tap=tap)
 
-    pool, grid = recipe("pool", 224, _WHOLE), recipe("grid", 224, _WHOLE, 7)
-    return [pool, grid, recipe("pool-10crop", 256, _TEN)]
+    pool, grid = recipe("pool", size, "none"), recipe("grid", size, "none", -(-size // 32))
+    return [pool, grid, recipe("pool-10crop", size * 8 // 7, "ten")]
 
 
 def _caffe(recipe: Recipe) -> Recipe:
@@ -146,7 +150,9 @@ RECIPES: dict[str, Recipe] = {r.name: replace(r, trained_on=_ILSVRC) for r in (
     *map(_v2, _RESNETS),
     _resnet("resnet152-v2-eval-pool", "torchvision's V2 evaluation", _SHORT_232, _CENTRE,
             weights=_RESNET_V2),
-    *(r for backbone, weights in _CAFFE_RESNETS.items() for r in _caffe_resnet(backbone, weights)),
+    *(r for backbone, weights in _CAFFE_RESNETS.items()
+      for r in _squashed(backbone, weights, "He 2016", "res5c_relu", _OXFORD)),
+    *_squashed("xception", _XCEPTION, "Chollet 2017", "block14", _KERAS, 299),
     *_VGGS,
     *map(_caffe, _VGGS),
     # Whole images as torchvision evaluates these two; Dong 2018 names only the layers.
@@ -172,6 +178,7 @@ RECIPES: dict[str, Recipe] = {r.name: replace(r, trained_on=_ILSVRC) for r in (
 DEFAULT_RECIPE = {
     "resnet152": "resnet152-grid",
     **{backbone: f"{backbone}-pool" for backbone in _CAFFE_RESNETS},
+    "xception": "xception-pool",
     "vgg19": "vgg19-fc7-10crop",
     "vgg16": "vgg16-squash-fc7",
     "alexnet": "alexnet-fc7",
