@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import h5py
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -57,6 +58,10 @@ def written(content: object, folder: Path, name: str = "w.pth") -> str:
         path.write_bytes(content)
     elif path.suffix == ".safetensors":
         save_file(content, path)  # type: ignore[arg-type]
+    elif path.suffix == ".h5":
+        with h5py.File(path, "w") as stream:
+            for key, value in content.items():  # type: ignore[attr-defined]
+                stream[f"{key}:0"] = value.numpy()
     elif path.suffix == ".tgz":
         write_package(path, content)  # type: ignore[arg-type]
     else:
@@ -120,6 +125,7 @@ RESNET_LAYOUTS: dict[str, tuple[str, Layout]] = {
     ),
     "Keras": ("w.safetensors", lambda file: {f"{k}:0": v for k, v in as_keras(file).items()}),
     "package": ("w.tgz", as_keras),
+    "HDF5": ("w.h5", as_keras),
     "caffemodel": ("w.caffemodel", caffemodel),
 }
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from pipeline.images.backbones.backbone import outline_of
 
-# Channels of the separable convolutions of blocks 2 to 13, and of the last one.
+# Channels of the separable convolutions of blocks 2 to 13, and of block 14.
 _WIDTHS = ((128, 128), (256, 256), (728, 728), *8 * [(728, 728, 728)], (728, 1024))
 _LAST = (1536, 2048)
 # Keras numbers the layers that have no name of their own; before version 2, it had other words.
@@ -101,8 +101,8 @@ def _norm(channels: int) -> nn.BatchNorm2d:
 def with_network_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return a file's tensors, "<Keras's layer>.<parameter>", by the network's names.
 
-    Layers that Keras has numbered are, in their order, those of their kind that have no name in the
-    file: the shortcuts, or in Keras's own file, of before version 2, all.
+    Numbered layers are, in order, those of their kind without a name in the file: the shortcuts, or
+    in Keras's own file, which is older than version 2, all.
     """
     found = {key.partition(".")[0] for key in tensors}
     names = {layer.replace(".branch", "").replace(".", "_"): layer for layer in _layers()}
