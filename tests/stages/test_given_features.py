@@ -15,8 +15,8 @@ from pipeline.retrieval.tables import read_recall
 from pipeline.store.builder.arrays import write_features
 from pipeline.store.convert.importers.import_features import import_features
 from pipeline.store.shards.feature_set import FeatureSet
-from tests.project import Call
-from tests.stages.conftest import LITE
+from tests.project import Call, contents
+from tests.stages.conftest import LITE, MEAN
 from tests.stages.test_run_command import made
 
 CCA, DATASET = "wang2016-cca", ("--dataset", "data/scenes")
@@ -219,6 +219,16 @@ def test_features_of_another_dataset_are_refused(image_ids: list[str], pipeline:
     write("data/features/scenes/x", image_ids, 9)
     refused = pipeline("run", CCA, *DATASET, "--image-features", "made/x")
     assert "other features of the same dataset" in refused.stderr
+
+
+def test_given_sets_are_not_overwritten(caption_ids: list[str], pipeline: Call) -> None:
+    write(f"texts/{MEAN}", caption_ids)
+    linked = pipeline("run", "kiros2014-linear", *DATASET, "--caption-features", f"texts/{MEAN}")
+    assert f"kiros2014-linear@@{MEAN}" in linked.stdout
+    before = contents(Path(f"texts/{MEAN}"))
+    refused = pipeline("run", "qian2018-baseline", *DATASET)
+    assert "has the name of features that are to be computed" in refused.stderr
+    assert contents(Path(f"texts/{MEAN}")) == before
 
 
 def test_language_models_on_given_images(image_ids: list[str], pipeline: Call) -> None:

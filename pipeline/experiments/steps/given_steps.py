@@ -11,11 +11,13 @@ from pipeline.images.recipes.by_name import provider_of
 from pipeline.store.errors import PipelineError, UnknownName, WrongUsage
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import FeatureSet
-from pipeline.store.shards.index import INDEX_FILE
+from pipeline.store.shards.index import INDEX_FILE, read_index
 from pipeline.store.wording import counted
 from pipeline.text.encoders.registry import encoders
 
 _LINK = "link"
+# Each recipe of this package has one of these keys.
+_OWN = {"backbone", "encoder", "parts", "clip", "media"}
 
 
 def given_sets(
@@ -53,15 +55,26 @@ def given_sets(
 
 
 def is_given(plan: Plan, out: Path, resolve: Callable[[], object]) -> bool:
-    """Return whether a set is given, or is in its place under a name that `resolve` rejects."""
+    """Return whether a set is given, or is in its place under a name that `resolve` rejects.
+
+    Raise where a step would write its features to a link to others.
+    """
     if out in plan.given or (out.is_symlink() and not out.exists()):
         return True
+    if not (out / INDEX_FILE).is_file():
+        return False
     try:
-        return (out / INDEX_FILE).is_file() and resolve() is None
+        resolve()
     except UnknownName:
         return True
     except PipelineError:  # of a package that is not installed
         return False
+    if out.is_symlink() and not _OWN & {*read_index(out).header.recipe}:
+        raise WrongUsage(
+            f"{out} is a link to {out.resolve()}, which was made elsewhere, and has the name of "
+            "features that are to be computed; remove the link, and rename its set"
+        )
+    return False
 
 
 def add_link(plan: Plan, name: str, out: Path, *, of_captions: bool = False) -> Path:
