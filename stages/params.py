@@ -205,11 +205,17 @@ def _params_of_folder() -> Params:
         )
     params = _converted(PARAMS_FILE, _with_options(values), Params)
     for kind in ("datasets", "word_vectors", "caption_features", "experiments", "ensembles"):
+        by_file: dict[str, str] = {}
         for name in getattr(params, kind):
             try:
-                file_name(name, of_model=kind == "caption_features")
+                file = file_name(name, of_model=kind == "caption_features")
             except WrongUsage as error:
                 raise PipelineError(f"{PARAMS_FILE}, {kind}: {error}") from error
+            if (other := by_file.setdefault(file, name)) != name:
+                raise PipelineError(
+                    f"{PARAMS_FILE}, {kind}: {other!r} and {name!r} both name the file {file!r}: "
+                    "choose another name for one"
+                )
     return params
 
 

@@ -69,7 +69,11 @@ def csv_text(rows: Iterable[Iterable[Any]], quoted: bool = False) -> str:
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
-    """Return a Markdown table whose first `texts` columns are aligned left, the others right."""
+    """Return a Markdown table whose first `texts` columns are aligned left, the others right.
+
+    A bar or a line break in a cell, as in reasons of errors, does not end it.
+    """
+    rows = [[" ".join(cell.splitlines()).replace("|", r"\|") for cell in row] for row in rows]
     ruled = "|" + "---|" * texts + "---:|" * (len(columns) - texts)
     lines = [f"| {' | '.join(columns)} |", ruled, *(f"| {' | '.join(row)} |" for row in rows)]
     return "\n".join(lines) + "\n"

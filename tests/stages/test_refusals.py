@@ -52,6 +52,10 @@ def test_mistakes_get_one_paragraph_and_leave_nothing(
         ("dataset: scenes\nscenes: {images: 6}\n", "unknown key 'scenes' (did you mean"),
         ("experiments:\n  x: {precision: fp16}\n", "experiments.x.precision"),
         ("experiments:\n  lr/1: {preset: vsepp}\n", "experiments: the name 'lr/1' has /; it"),
+        (
+            "experiments:\n  x@a/b: {preset: vsepp}\n  x@a--b: {preset: vsepp}\n",
+            "'x@a/b' and 'x@a--b' both name the file 'x@a--b'",
+        ),
         ("ensembles:\n  ../x: {vsepp: 1}\n", "ensembles: the name '../x' begins with a dot"),
         (
             "datasets: {x: {kind: flickr9k}}\n",

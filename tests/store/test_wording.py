@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.store.wording import counted, did_you_mean, nearest, without_secrets
+from pipeline.store.wording import counted, did_you_mean, markdown_table, nearest, without_secrets
 
 
 def test_counts_have_their_number() -> None:
@@ -49,3 +49,8 @@ def test_without_a_near_name_all_are_listed_or_the_command_that_lists_them() -> 
 def test_urls_are_shown_without_secrets() -> None:
     assert without_secrets("s3://me:key@host/a/b?token=1") == "s3://host/a/b"
     assert without_secrets("a/b@c?d") == "a/b@c?d"
+
+
+def test_a_cell_of_a_table_is_one_cell() -> None:
+    table = markdown_table(["name", "reason"], [["x", "Expected `int | str`\nin a.json"]])
+    assert table.splitlines()[2] == r"| x | Expected `int \| str` in a.json |"
