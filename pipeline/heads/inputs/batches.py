@@ -8,6 +8,7 @@ negatives nor batch statistics, so it is merged into the previous batch.
 
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -273,21 +274,27 @@ class BatchLoader:
         )
 
     def __iter__(self) -> Iterator[Any]:
-        try:
-            for batch in self._loader:
-                if isinstance(batch, Exception):
-                    raise batch
-                if isinstance(batch, _Arrays):
-                    batch = batch.kind(*map(torch.from_numpy, batch.arrays))
-                yield batch.to(self._device)
-        except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
-                raise
-            raise WorkerEnded(
-                f"a process that loads batches ended ({str(error).partition(' It is')[0]}); most "
-                "often memory or a disk was missing: use fewer workers (`workers=0` loads in this "
-                "process), then run the same command again"
-            ) from error
+        for batch in self._loader:
+            if isinstance(batch, Exception):
+                raise batch
+            if isinstance(batch, _Arrays):
+                batch = batch.kind(*map(torch.from_numpy, batch.arrays))
+            yield batch.to(self._device)
+
+
+@contextmanager
+def workers_that_end() -> Iterator[None]:
+    """Explain that a worker of a loader was killed, which torch raises wherever this process is."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise WorkerEnded(
+            f"a process that loads batches ended ({str(error).strip().partition(' It is')[0]}); "
+            "most often memory or a disk was missing: use fewer workers (`workers=0` loads in this "
+            "process), then run the same command again"
+        ) from error
 
 
 class _Epoch:

@@ -22,7 +22,7 @@ from pipeline.heads.base import (
     require_fitted,
     retrieval_figures,
 )
-from pipeline.heads.inputs.batches import BatchLoader, PairDataset
+from pipeline.heads.inputs.batches import BatchLoader, PairDataset, workers_that_end
 from pipeline.heads.inputs.feature_rows import Features, Rows
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.links import LinkedDataset
@@ -125,7 +125,12 @@ def train_network(
         checkpoints = Checkpoints(
             options.work, _fingerprint(pairs, validation, options, identity), device
         )
-    with _generators_of_our_own(device), _deterministic(device), _threads() as share_among:
+    with (
+        _generators_of_our_own(device),
+        _deterministic(device),
+        workers_that_end(),
+        _threads() as share_among,
+    ):
         _seed(options.seed, device)
         net = task.build(options.words).to(device)
         share_among(net)

@@ -22,6 +22,7 @@ from pipeline.heads.inputs.batches import (
     random_images,
     require_two_images,
     shuffled_captions,
+    workers_that_end,
 )
 from tests.heads.factories import pairs
 
@@ -129,7 +130,8 @@ def loaded(fault: str, workers: int) -> list[Batch]:
     data = Faulty(pairs(6))
     data.fault = fault
     keys = [(0, np.arange(4)), (1, np.arange(2, 6))]
-    return list(BatchLoader(data, lambda: keys, workers, torch.device("cpu")))
+    with workers_that_end():
+        return list(BatchLoader(data, lambda: keys, workers, torch.device("cpu")))
 
 
 def test_a_full_shared_memory_changes_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import nn
 
 from pipeline.heads.base import FitOptions, Head, History
 from pipeline.heads.head_types import make_head
+from pipeline.heads.inputs.batches import WorkerEnded
 from pipeline.heads.inputs.pairs import Pairs, join_pairs
 from pipeline.heads.training.checkpoints import CHECKPOINT_FILE
 from pipeline.heads.training.task import (
@@ -150,6 +152,21 @@ def test_weights_do_not_depend_on_workers_or_on_where_rows_lie(
     workers: int, start_method: None, on_disk: Pairs
 ) -> None:
     require_same(trained(3, FitOptions(0, workers=workers), on_disk), trained(3, FitOptions(0)))
+
+
+def test_a_worker_that_is_killed_between_batches_is_named() -> None:
+    """Its end reaches this process wherever it is, for torch raises in a handler of signals."""
+
+    def loss(*arguments: object) -> torch.Tensor:
+        for worker in multiprocessing.active_children():
+            worker.kill()
+        time.sleep(30)
+        pytest.fail("no signal came")
+
+    with pytest.raises(WorkerEnded, match=r"loads batches ended \(DataLoader worker .* Killed"):
+        NetworkHead(replace(small_task(1), loss=loss), "small").fit(
+            pairs(40), pairs(15, seed=1), FitOptions(0, workers=1)
+        )
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
