@@ -204,6 +204,5 @@ CONDITIONS = {
     "stack of 256 kB": _inside(_limited(resource.RLIMIT_STACK, 2**18)),
     "no /dev/shm": _mounts("-t tmpfs -o size=4k,nr_inodes=2 tmpfs /dev/shm"),
     "read-only /dev/shm": _mounts("-t tmpfs -o ro tmpfs /dev/shm"),
-    "no /proc": _mounts("-t tmpfs tmpfs /proc", refusable=True),
     "no /tmp": _mounts("-t tmpfs -o ro tmpfs /tmp"),
 }
