@@ -131,8 +131,8 @@ def read_index(folder: str | Path) -> FeatureIndex:
         if path.parent.is_symlink():
             raise ShardError(
                 f"{folder} is a link to {path.parent.resolve()}, where no feature set was found; "
-                "move it back, or pass its new folder to `pipeline run NAME --image-features` or "
-                "`--caption-features`"
+                "move it back, or run its experiments again with its new folder as "
+                "`image_features=...` or `caption_features=...`"
             )
         raise ShardError(
             f"{path} not found: {folder} is not a finished feature folder; `pipeline extract` or "
