@@ -6,6 +6,7 @@ distinct. Epochs differ only by the state of `rng`. A batch with a single image 
 negatives nor batch statistics, so it is merged into the previous batch.
 """
 
+import multiprocessing
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -258,6 +259,14 @@ class BatchLoader:
     ) -> None:
         """Load the batches of `dataset` whose keys `epoch` draws; workers start on first use."""
         self._device = device
+        try:
+            # Tried here, for torch's iterator cannot be deleted if it fails.
+            _ = multiprocessing.Lock() if workers else None
+        except OSError as error:
+            raise WorkerEnded(
+                f"processes that load batches need semaphores in /dev/shm ({error.strerror}); make "
+                "it writable, or use `workers=0`, which loads in this process"
+            ) from error
         self._loader = DataLoader(
             _WithErrors(dataset),
             batch_size=None,

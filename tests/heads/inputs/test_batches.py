@@ -1,6 +1,7 @@
 """Batches: what an epoch holds, and that no batch is without a negative."""
 
 import errno
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -157,6 +158,16 @@ def test_a_full_shared_memory_changes_no_batch(monkeypatch: pytest.MonkeyPatch) 
 def test_a_fault_of_a_worker_is_named(fault: str, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
         loaded(fault, 1)
+
+
+def test_a_machine_without_semaphores_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(multiprocessing, "Lock", refused)
+    assert len(loaded("none", 0)) == 2
+    with pytest.raises(WorkerEnded, match=r"in /dev/shm \(Read-only file system\).*`workers=0`"):
+        loaded("none", 1)
 
 
 def test_one_image_alone_is_refused() -> None:
