@@ -31,8 +31,10 @@ def is_below(path: Path, folders: tuple[Path, ...]) -> bool:
 def _cache_of(settings: Path) -> tuple[Path, ...]:
     """Return the folder of the cache that DVC's settings name, if any."""
     parser = RawConfigParser(strict=False)
+    of_user = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "dvc")
+    files = [of_user / "config", settings / "config", settings / "config.local"]
     try:
-        parser.read([settings / "config", settings / "config.local"], encoding="utf-8-sig")
+        parser.read(files, encoding="utf-8-sig")
     except (Error, OSError, UnicodeDecodeError):
         return ()
     named = parser.get("cache", "dir", fallback="")

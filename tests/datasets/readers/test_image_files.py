@@ -50,7 +50,9 @@ def test_links(tmp_path: Path) -> None:
     assert {*image_files(root).files} == {*expected.files, "gone.jpg"}
 
 
-def test_links_into_the_project_and_the_cache_of_dvc_are_followed(tmp_path: Path) -> None:
+def test_links_into_the_project_and_the_cache_of_dvc_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = tmp_path / "project" / "photos"
     touch(tmp_path, "project/raw/a.jpg", "cache/files/md5/00/x.jpg", "elsewhere/b.jpg")
     root.mkdir()
@@ -65,6 +67,12 @@ def test_links_into_the_project_and_the_cache_of_dvc_are_followed(tmp_path: Path
     (settings / "config.local").write_text("[cache]\n    dir = ../../cache\n    type = symlink\n")
     assert image_files(root).files == ("cached.jpg", "raw/a.jpg")
     assert image_files(root).left_out == {"links_to_folders": 1}
+    # As `dvc cache dir --global` writes it.
+    (settings / "config.local").rename(settings / "config.off")
+    touch(tmp_path, "home/dvc/config")
+    (tmp_path / "home/dvc/config").write_text(f"\ufeff[cache]\n    dir = {tmp_path / 'cache'}\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    assert image_files(root).files == ("cached.jpg", "raw/a.jpg")
     (root / "b.jpg").symlink_to(tmp_path / "elsewhere" / "b.jpg")
     with pytest.raises(DatasetError, match=r"first .'b\.jpg'"):
         image_files(root)
