@@ -5,12 +5,14 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 
+import pipeline as library
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import read_manifest
 from tests.project import PROJECT, Call
@@ -68,6 +70,10 @@ def test_the_commands_of_the_page_print_what_it_shows(project: Path, pipeline: C
     blocks = "".join(re.findall(r"```\n(\$ .*?)```", PAGE, re.DOTALL))
     commands = COMMAND.findall(blocks)
     assert len(commands) >= 8
+
+    def text_model(texts: list[str]) -> np.ndarray:
+        return np.ones((len(texts), 512), np.float32)
+
     for command, expected in commands:
         _, *arguments = shlex.split(command.replace("\\\n", ""))
         ended = pipeline(*arguments)
@@ -76,3 +82,7 @@ def test_the_commands_of_the_page_print_what_it_shows(project: Path, pipeline: C
         for line in masked(expected).splitlines():  # each is printed, in this order
             like = re.escape(line).replace(r"\.\.\.", ".*")
             assert any(re.fullmatch(like, other) for other in found), f"{command}: {line}"
+    (search,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, Any] = {"pipeline": library, "text_model": text_model}
+    exec(search, names)
+    assert len(names["hits"]) == 5

@@ -136,7 +136,8 @@ def read_index(folder: str | Path) -> FeatureIndex:
             )
         raise ShardError(
             f"{path} not found: {folder} is not a finished feature folder; `pipeline extract` or "
-            "`pipeline text` writes one, and resumes if it was interrupted"
+            "`pipeline text` writes one, and resumes if it was interrupted; `pipeline shards "
+            "import` reads files of other programs"
         )
     try:
         return index_from(path.read_bytes(), str(path))
