@@ -34,7 +34,7 @@ from pipeline.store.shards.sandbox import require_unbroken
 from pipeline.store.shards.writer import explained
 from pipeline.store.wording import counted, without_secrets
 
-INDEX_FILE = "index.json"
+INDEX_FILE, _LABEL_SUM = "index.json", "trained_on_sha256"
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,11 @@ class FeatureIndex:
     def write(self, folder: Path) -> None:
         """Write `index.json`, the done record of the whole set, into `folder`."""
         header, path = self.header, folder / INDEX_FILE
+        label = list(header.trained_on)
         values = {
             **header.attributes(),
             "recipe": header.recipe,
-            **({"trained_on": list(header.trained_on)} if header.trained_on else {}),
+            **({"trained_on": label, _LABEL_SUM: sha256_of_json(label)} if label else {}),
             "row_shape": list(header.row_shape),
             "dtype": header.dtype,
             "rows": self.rows,
@@ -195,6 +196,7 @@ class _Stored:
     dataset: str
     created_by: str
     trained_on: tuple[str, ...] = ()
+    trained_on_sha256: Sha256 | None = None
     row_shape: Annotated[tuple[Positive, ...], Meta(min_length=1)]
     dtype: Literal["float32", "float16"]
     rows: Natural
@@ -211,6 +213,9 @@ def _require_sums(index: FeatureIndex, stored: _Stored) -> None:
     """Raise ValueError unless shards are contiguous, and the hash and totals match them."""
     if index.header.recipe_hash != stored.recipe_hash:
         raise ValueError("recipe and recipe_hash do not match")
+    # Of no other checksum of the set, since the same command with another name changes it alone.
+    if stored.trained_on_sha256 not in (None, sha256_of_json(list(stored.trained_on))):
+        raise ValueError(f"trained_on {stored.trained_on} does not have its {_LABEL_SUM}")
     row = 0
     for entry in index.shards:
         if entry.first_row != row:

@@ -311,6 +311,21 @@ def test_what_weights_were_trained_on_goes_along_and_is_in_no_hash(tmp_path: Pat
     assert merged.header.trained_on == index.header.trained_on
 
 
+def test_every_changed_byte_of_an_index_is_found(tmp_path: Path) -> None:
+    """Also of the name of the training data, which decides whether a row has seen the test."""
+    build(tmp_path, 25, trained_on=("COCO, captions",))
+    path = tmp_path / "index.json"
+    whole = path.read_bytes()
+    label = whole.index(b'"trained_on"')
+    for place in {*range(1, len(whole), 29), *range(label, label + 120, 3)}:
+        byte = whole[place : place + 1]
+        if not byte.isspace():
+            path.write_bytes(whole[:place] + bytes([byte[0] ^ 1]) + whole[place + 1 :])
+            assert verify(tmp_path).faults, whole[place - 20 : place + 20]
+    path.write_bytes(whole)
+    assert verify(tmp_path).faults == []
+
+
 def test_another_word_on_the_training_changes_the_index_alone(tmp_path: Path) -> None:
     build(tmp_path, 25)
     shards = {path: path.read_bytes() for path in tmp_path.glob("*.h5")}
