@@ -215,6 +215,17 @@ def test_features_of_another_dataset_are_refused(image_ids: list[str], pipeline:
     write("made/x", image_ids, dataset="flickr30k")
     refused = pipeline("run", CCA, *DATASET, "--image-features", "made/x")
     assert "features of the dataset 'flickr30k', where an id may be another image" in refused.stderr
+    shutil.copytree("data/scenes", "other")
+    metadata = Path("other/dataset.json")
+    metadata.write_text(metadata.read_text().replace('"name": "scenes"', '"name": "other"'))
+    for copied, status in (("same", 0), ("changed", 2)):
+        if status:
+            shutil.copy(f"other/images/{image_ids[1]}.png", f"other/images/{image_ids[0]}.png")
+        extracted = pipeline("extract", "--recipe", LITE, "--dataset", "other", "--out", copied)
+        assert extracted.status == 0
+        refused = pipeline("run", CCA, *DATASET, "--image-features", copied, "--dry-run")
+        assert refused.status == status, refused.stderr
+    assert f"other files for 1 of {len(image_ids)} images" in refused.stderr
     write("made/x", image_ids)
     write("data/features/scenes/x", image_ids, 9)
     refused = pipeline("run", CCA, *DATASET, "--image-features", "made/x")

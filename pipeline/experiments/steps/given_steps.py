@@ -12,6 +12,8 @@ from pipeline.store.errors import PipelineError, UnknownName, WrongUsage
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.index import INDEX_FILE, read_index
+from pipeline.store.shards.row_keys import RowNumbers
+from pipeline.store.shards.verify import source_crc_of
 from pipeline.store.wording import counted
 from pipeline.text.encoders.registry import encoders
 
@@ -92,7 +94,9 @@ def add_link(plan: Plan, name: str, out: Path, *, of_captions: bool = False) -> 
     if of_captions:
         require_same_texts(entries.captions, features)
     else:
-        features.rows_of(entries.ids)
+        rows = features.rows_of(entries.ids)
+        if dataset not in own:
+            _require_same_images(plan, features, rows)
 
     def make(_: Monitor) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -106,6 +110,19 @@ def add_link(plan: Plan, name: str, out: Path, *, of_captions: bool = False) -> 
         lambda: {"folder": str(folder.resolve())},
     )  # fmt: skip
     return plan.add(step)
+
+
+def _require_same_images(plan: Plan, features: FeatureSet, rows: RowNumbers) -> None:
+    """Raise if rows have the CRC-32 of other files than the images of the dataset."""
+    ids, now = plan.manifest.packed.ids, source_crc_of(plan.manifest)
+    recorded = features.source_crc32[rows].tolist()
+    other = [one for one, crc in zip(ids, recorded, strict=True) if crc not in (0, now(one))]
+    if other:
+        raise WrongUsage(
+            f"{features.folder} was computed from other files for {len(other)} of {len(ids)} "
+            f"images of {plan.layout.dataset}, first {other[:5]}; extract the features of this "
+            "dataset, or name the set of these images"
+        )
 
 
 def given_set(plan: Plan, out: Path) -> FeatureSet | None:

@@ -64,7 +64,7 @@ def verify(
     (3, [])
     """
     path = Path(path)
-    source_crc = _source_crc_of(read_manifest(Path(images_of))) if images_of else None
+    source_crc = source_crc_of(read_manifest(Path(images_of))) if images_of else None
     if url_of(path) is None and not path.exists():
         raise ShardError(f"{path} not found; name a folder of shards, or one shard")
     with monitor.progress("verify", "row") as progress:
@@ -264,7 +264,7 @@ def _source_faults(shard: ShardFile, source_crc: SourceCrc) -> tuple[list[Fault]
     return faults, len(rows)
 
 
-def _source_crc_of(dataset: Manifest) -> SourceCrc:
+def source_crc_of(dataset: Manifest) -> SourceCrc:
     """Return a function from an id to the CRC-32 of its current image file or caption text."""
     # None for unknown ids and missing images.
     captions, files = dataset.captions(), dataset.select().files

@@ -422,6 +422,19 @@ def test_rows_with_ids_beside_them(tmp_path: Path, kind: str, dtype: str) -> Non
         import_features(path, tmp_path / "cut", layout=layout, dataset="made", ids=names)
 
 
+def test_arrays_of_a_file_are_different_features(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["ids"], file["none"] = NAMES, np.ones((3, 0))
+        file["features"], file["fc"] = RNG.standard_normal((2, 3, 5))
+    into = partial(import_features, tmp_path / "x.h5", layout="hdf5", dataset="made")
+    first = into(tmp_path / "out")
+    with pytest.raises(OtherShard, match="source_array"):
+        into(tmp_path / "out", array="fc")
+    assert into(tmp_path / "fc", array="fc").header.recipe_hash != first.header.recipe_hash
+    with pytest.raises(ShardError, match=r"rows of shape \(0,\), which hold no numbers"):
+        into(tmp_path / "none", array="none")
+
+
 def test_ids_of_clip_retrieval(tmp_path: Path) -> None:
     values = RNG.standard_normal((3, 5)).astype(np.float16)
     np.save(tmp_path / "img_emb_0.npy", values)

@@ -114,6 +114,7 @@ def import_features(
             out,
             name,
             caption_ids(row_ids) if captions else row_ids,
+            array="" if array in (None, DEFAULT_ARRAYS.get(layout)) else array,
             note=note,
             axes=axes,
             rows_per_shard=rows_per_shard,

@@ -57,6 +57,7 @@ def import_rows(
     dataset: str,
     ids: Sequence[str] | None = None,
     *,
+    array: str = "",
     note: str = "",
     axes: str | None = None,
     rows_per_shard: int | None = None,
@@ -65,11 +66,16 @@ def import_rows(
 ) -> FeatureIndex:
     """Write the rows of a source as a feature set; `import_features` documents its metadata.
 
-    `ids`: others than those of the source.
+    `ids`: others than those of the source; `array`: its name, unless it is the default.
     """
     ids = source.ids if ids is None else ids
     require_usable_ids(ids, source.file)
-    header = _header(source, dataset, note, axes)
+    if 0 in source.row_shape:
+        raise ShardError(
+            f"{source.file} has rows of shape {source.row_shape}, which hold no numbers; name "
+            "another array (array=...)"
+        )
+    header = _header(source, dataset, array, note, axes)
     ok = np.array([OK], np.uint8)
 
     def rows(start: int, stop: int) -> RowBlock:
@@ -94,7 +100,9 @@ def import_rows(
     )
 
 
-def _header(source: ImportSource, dataset: str, note: str, axes: str | None) -> FeatureHeader:
+def _header(
+    source: ImportSource, dataset: str, array: str, note: str, axes: str | None
+) -> FeatureHeader:
     recipe: dict[str, Any] = {
         "name": "imported",
         "source_format": source.layout,
@@ -102,6 +110,8 @@ def _header(source: ImportSource, dataset: str, note: str, axes: str | None) -> 
         "source_sha256": source.sha256,
         "source_dtype": source.dtype.name,
     }
+    if array:
+        recipe["source_array"] = array
     if note:
         recipe["note"] = note
     return FeatureHeader(
