@@ -87,6 +87,7 @@ endef
 $(READY): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there). Name another with: make PYTHON=python3.12"; exit 1; }
+	@test ! -L $(VENV) || rm $(VENV)  # --clear would empty the environment behind the link
 	@$(ON_INTERRUPT); said=$$($(PYTHON) -m venv --clear $(VENV) 2>&1) || \
 	  { echo "$$said" >&2; echo "$(VENV) could not be made, see above: when the disk has room and $(PYTHON) its module venv, give the same command again"; exit 1; }
 	@$(ON_INTERRUPT); command -v uv >/dev/null || $(BIN)/python -m pip install -qqq --retries 2 --disable-pip-version-check uv || true

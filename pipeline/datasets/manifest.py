@@ -19,7 +19,7 @@ from pipeline.datasets.checks import DatasetError, check_caption, check_entries
 from pipeline.datasets.entries import Captions, FilesBelow, ImageEntry, PackedEntries
 from pipeline.datasets.phrases import RegionPhrase, check_box
 from pipeline.store.extras import require
-from pipeline.store.files import appearing_whole, write_json
+from pipeline.store.files import appearing_whole, file_name, write_json
 from pipeline.store.hashing import canonical_json, sha256_of_file
 from pipeline.store.objects.urls import shown, url_of
 from pipeline.store.packed import TextMapping, repeated_texts
@@ -240,6 +240,7 @@ class Manifest:
     def write(self, folder: str | Path) -> None:
         """Write the manifest, existing phrases and metadata, then `dataset.json`."""
         folder = Path(folder)
+        file_name(self.name)  # raises: it is in tables, and names outputs
         described: dict[str, Any] = {} if self.media == "images" else {"media": self.media}
         described["manifest_sha256"] = _write_lines(
             folder / MANIFEST_FILE,

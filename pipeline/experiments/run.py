@@ -202,7 +202,8 @@ def run(
     for kind in experiment_kinds():
         kind.check(names, plan.corpus)
     kinds: dict[str, ExperimentKind] = {}
-    for name in names:
+
+    def add(name: str) -> None:
         of_family = None if name in defined else kind_of(name)
         members = {} if name in defined else members_in(ensembles, name)
         for each in every_seed:
@@ -215,6 +216,21 @@ def run(
             if members:
                 weights = {seeded(m, each, training.seed): weight for m, weight in members.items()}
                 add_ensemble(plan, seeded(name, each, training.seed), weights)
+
+    failed: list[FailedExperiment] = []
+    for name in names:
+        before = dict(plan.steps)
+        try:
+            add(name)
+        except PipelineError as error:
+            if not end or len(failed) == len(names) - 1:  # or none is left
+                raise
+            # Of `all`, some read vectors and some grids, and given features are one of them.
+            plan.steps.clear()
+            plan.steps.update(before)
+            failed.append(FailedExperiment(name, "inputs", error))
+            monitor.log(f"{name} is left out: {error}")
+    names = [name for name in names if name not in {one.name for one in failed}]
     plan.require_all()
     if dry_run:
         return RunResult({}, plan.announce(monitor))
@@ -224,7 +240,7 @@ def run(
         for name in trained
     }
     changed, failures = plan.make(monitor)
-    failed = [
+    failed += [
         FailedExperiment(name, failures[outs[name]].step, failures[outs[name]].error)
         for name in trained
         if outs[name] in failures

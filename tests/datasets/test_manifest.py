@@ -12,6 +12,7 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, Manifest, read_manifest
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.datasets.splits import split_by_hash
+from pipeline.store.errors import WrongUsage
 
 
 def manifest(root: Path, **changes: Any) -> Manifest:
@@ -60,6 +61,13 @@ def test_images_behind_a_link_are_named_as_in_the_project(tmp_path: Path) -> Non
         assert written["image_root"] == stated
         root = read_manifest(tmp_path / "project" / folder).image_root
         assert root.resolve() == tmp_path / "disk/photos"
+
+
+@pytest.mark.parametrize("name", ["a|b", "a\nb", "../a", ""])
+def test_a_name_is_one_cell_of_a_table(name: str, tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match="it names files and rows of tables"):
+        manifest(tmp_path, name=name).write(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_dataset_of_clips(tmp_path: Path) -> None:

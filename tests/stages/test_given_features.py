@@ -211,6 +211,18 @@ def test_what_cannot_be_used_is_known_before_work_starts(
     assert {path.name for path in Path("data").iterdir()} == {"scenes"}
 
 
+def test_of_several_experiments_those_that_fit_are_made(
+    image_ids: list[str], pipeline: Call
+) -> None:
+    write("made/x", image_ids)
+    ran = pipeline("run", "scan-t2i-avg", CCA, *DATASET, "--image-features", "made/x")
+    assert ran.status == 1
+    assert "scan-t2i-avg@x is left out" in ran.stderr
+    assert "| scan-t2i-avg@x | inputs |" in ran.stdout + ran.stderr
+    assert Path(f"data/evaluations/scenes/{CCA}@x").is_dir()
+    assert not [*Path("data/text/scenes").glob("token-ids*")]  # of the other one alone
+
+
 def test_features_of_another_dataset_are_refused(image_ids: list[str], pipeline: Call) -> None:
     write("made/x", image_ids, dataset="flickr30k")
     refused = pipeline("run", CCA, *DATASET, "--image-features", "made/x")
