@@ -505,7 +505,7 @@ def test_names_that_occur_twice_are_refused(tmp_path: Path) -> None:
 
 
 def test_paths_of_images_become_the_ids_of_a_dataset(tmp_path: Path) -> None:
-    rows = [{"path": f"{name}.png", "caption": "a dog", "id": name} for name in "abc"]
+    rows = [{"path": f"{name}.png", "caption": "a dog", "id": name} for name in "aabbc"]
     for row in rows:
         (tmp_path / "photos").mkdir(exist_ok=True)
         (tmp_path / "photos" / row["path"]).touch()
@@ -522,6 +522,10 @@ def test_paths_of_images_become_the_ids_of_a_dataset(tmp_path: Path) -> None:
     np.testing.assert_array_equal(features.read(features.ids), values)
     assert features.index.header.dataset == "mine"
     assert monitor.lines == ["1 of 5 ids are not in mine, first ['other.png']"]
+    into(tmp_path / "named", ids=features.ids, monitor=(named := Recorder()))
+    assert named.lines == ["1 of 5 ids are not in mine, first ['other.png#0']"]
+    with pytest.raises(ShardError, match=r"1 image with fewer captions .*'a' with 2 and 3"):
+        into(tmp_path / "more", captions=True, ids=["a", "b", "a", "c.png", "a"])
     with pytest.raises(ShardError, match=r"2 ids occur more than once, first \['b', 'a'\]"):
         into(tmp_path / "images")
     with pytest.raises(DatasetError, match="not a prepared dataset"):
@@ -551,6 +555,16 @@ def test_ids_are_texts_or_whole_numbers(tmp_path: Path, ids: list, expected: obj
         save_file({"x": np.ones((2, 1), np.float32)}, tmp_path / "s", {"ids": given})
         with pytest.raises(ShardError, match="Expected `"):
             TableFeatures(tmp_path / "s", "safetensors", "", None, len)
+
+
+def test_lists_of_texts_are_no_vectors(tmp_path: Path) -> None:
+    columns = {"id": ["a"], "captions": [["A dog."]], "vector": [[1.0, 2.0]]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "x")
+    features = TableFeatures(tmp_path / "x", "parquet", "", None, len)
+    np.testing.assert_array_equal(features.read(0, 1), [[1, 2]])
+    pyarrow.parquet.write_table(pyarrow.table({**columns, "other": [[3.0]]}), tmp_path / "x")
+    with pytest.raises(ShardError, match=r"\['vector', 'other'\] are vectors .* name one"):
+        TableFeatures(tmp_path / "x", "parquet", "", None, len)
 
 
 def test_columns_that_occur_twice_and_vectors_that_are_null(tmp_path: Path) -> None:

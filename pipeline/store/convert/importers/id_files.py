@@ -12,6 +12,7 @@ from pipeline.datasets.readers.tables.table import RowFault
 from pipeline.datasets.source import read_json, read_lines
 from pipeline.store.convert.importers.tables import ids_of_table
 from pipeline.store.shards.format import ShardError
+from pipeline.store.wording import counted
 
 
 class _Image(msgspec.Struct):
@@ -48,11 +49,11 @@ def read_ids(path: str | Path) -> list[str]:
 
 
 def ids_in(dataset: Manifest, ids: Sequence[str], log: Callable[[str], object]) -> list[str]:
-    """Return ids with those of images in place of the paths of their files; others are logged.
+    """Return ids with those of images in place of their files' paths; unknown ones are logged.
 
     Paths may be written in the variants that `prepare` reads.
     """
-    known = set(dataset.packed.ids)
+    known = {*dataset.packed.ids, *dataset.packed.captions.ids}
     by_file = dict(zip(dataset.packed.files, dataset.packed.ids, strict=True))
     paths = PathResolver(dataset.image_root, "image")
     found: list[str] = []
@@ -67,6 +68,20 @@ def ids_in(dataset: Manifest, ids: Sequence[str], log: Callable[[str], object]) 
     if others:
         log(f"{len(others)} of {len(ids)} ids are not in {dataset.name}, first {others[:5]}")
     return found
+
+
+def require_enough_captions(dataset: Manifest, ids: Sequence[str]) -> None:
+    """Raise if an image has more rows than captions: the k-th row is not of the k-th caption."""
+    rows, packed = Counter(ids), dataset.packed
+    numbers = zip(packed.ids, packed.num_captions.tolist(), strict=True)
+    others = [(one, number) for one, number in numbers if 0 < number < rows[one]]
+    if others:
+        image, number = others[0]
+        raise ShardError(
+            f"found {counted(len(others), 'image')} with fewer captions in {dataset.name} than "
+            f"rows, first {image!r} with {number} and {rows[image]}; prepare the dataset from the "
+            "table of these rows"
+        )
 
 
 def caption_ids(ids: Sequence[str]) -> list[str]:

@@ -7,7 +7,12 @@ from pipeline.datasets.manifest import DATASET_FILE, read_manifest
 from pipeline.store.convert.importers.arrays import MatFeatures, NpyFeatures
 from pipeline.store.convert.importers.bottom_up import NpzFolderFeatures, TsvFeatures
 from pipeline.store.convert.importers.groups import Log, open_groups
-from pipeline.store.convert.importers.id_files import caption_ids, ids_in, read_ids
+from pipeline.store.convert.importers.id_files import (
+    caption_ids,
+    ids_in,
+    read_ids,
+    require_enough_captions,
+)
 from pipeline.store.convert.importers.source import ImportSource, import_rows
 from pipeline.store.convert.importers.tables import TableFeatures
 from pipeline.store.convert.layouts import DEFAULT_ARRAYS, IMPORTS
@@ -108,6 +113,8 @@ def import_features(
     if "/" in name or Path(dataset, DATASET_FILE).is_file():
         prepared = read_manifest(dataset)
         row_ids, name = ids_in(prepared, row_ids, monitor.log), prepared.name
+        if captions:
+            require_enough_captions(prepared, row_ids)
     with monitor.progress("import", "row") as progress:
         return import_rows(
             opened,

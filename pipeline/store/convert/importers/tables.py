@@ -188,13 +188,19 @@ def _in_parquet(path: Path, array: str) -> Found:
     lists = [
         field.name
         for field in schema
-        if pyarrow.types.is_list(field.type)
-        or pyarrow.types.is_large_list(field.type)
-        or pyarrow.types.is_fixed_size_list(field.type)
+        if (
+            pyarrow.types.is_list(field.type)
+            or pyarrow.types.is_large_list(field.type)
+            or pyarrow.types.is_fixed_size_list(field.type)
+        )
+        and pyarrow.types.is_floating(field.type.value_type)
     ]
     name = array or (lists[0] if len(lists) == 1 else _FEATURES)
     if name not in lists:
-        raise ShardError(f"{path} has the columns {schema.names}, of which {lists} are vectors")
+        raise ShardError(
+            f"{path} has the columns {schema.names}, of which {lists} are vectors of floats; name "
+            "one (array=...)"
+        )
     column = pyarrow.parquet.read_table(path, columns=[name])[name].combine_chunks()
     lengths = {*pyarrow.compute.list_value_length(column).to_pylist()}
     if len(lengths) != 1 or None in lengths:
