@@ -10,6 +10,7 @@ from pipeline.experiments.steps.experiment_steps import add_ensemble, add_experi
 from pipeline.experiments.steps.given_steps import given_sets
 from pipeline.experiments.steps.kinds import ExperimentKind, experiment_kinds, kind_of
 from pipeline.experiments.steps.step import Plan
+from pipeline.heads import HeadError
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
@@ -222,7 +223,7 @@ def run(
         before = dict(plan.steps)
         try:
             add(name)
-        except PipelineError as error:
+        except (HeadError, WrongUsage) as error:
             if not end or len(failed) == len(names) - 1:  # or none is left
                 raise
             # Of `all`, some read vectors and some grids, and given features are one of them.
