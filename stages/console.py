@@ -45,13 +45,15 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class LocalPath(click.Path):
-    """A path of this machine; a URL is rejected."""
+    """A path of this machine; a URL and an empty path are rejected."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the path."""
         # Imported here: most commands need none of it to show their help.
         from pipeline.store.files import require_local
 
+        if value == "":  # as of a shell variable that is not set; `Path` reads it as "."
+            self.fail("the path is empty", param, ctx)
         try:
             require_local(value)
         except PipelineError as error:

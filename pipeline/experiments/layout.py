@@ -1,6 +1,7 @@
 """File locations of a dataset and its experiments; no other module knows the folders."""
 
 import glob
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,10 @@ class Layout:
     def __init__(self, dataset: str | Path, root: str | Path | None = None) -> None:
         dataset = Path(dataset)
         if root is None:
-            root = dataset.parent if dataset.absolute().parent.name == DATA.name else DATA
+            parent = Path(os.path.abspath(dataset)).parent  # noqa: PTH100 - keeps links
+            # "." and ".." have no parent of their own.
+            own = parent if dataset.name in {"", ".."} else dataset.parent
+            root = own if parent.name == DATA.name else DATA
         object.__setattr__(self, "dataset", dataset)
         object.__setattr__(self, "root", Path(root))
 

@@ -25,6 +25,17 @@ from pipeline.text import taggers
 from tests.project import Recorder
 
 
+@pytest.mark.parametrize(
+    ("here", "dataset"), [("mine", "."), ("mine/images", ".."), ("mine", "../mine"), ("", "mine")]
+)
+def test_outputs_are_in_the_folder_called_data(
+    here: str, dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data/mine/images").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "data" / here)
+    assert Layout(dataset).features("x").resolve() == tmp_path / "data/features/mine/x"
+
+
 def plan_of(folder: Path, failing: str = "", error: BaseException | None = None) -> Plan:
     """Features a and b; head x needs a, head y both, table t needs x."""
     plan = Plan(Layout(folder / "data"))

@@ -42,6 +42,12 @@ def test_mistakes_get_one_paragraph_and_leave_nothing(
     assert not [path for path in {*Path().rglob("*")} - before if ".work" not in str(path)]
 
 
+@pytest.mark.parametrize("option", ["--data", "--dataset", "--image-features"])
+def test_an_empty_path_is_not_the_current_folder(within: Path, pipeline: Call, option: str) -> None:
+    ended = pipeline("run", "vsepp", option, "")
+    assert (ended.status, f"'{option}': the path is empty" in ended.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -28,6 +28,8 @@ Log = Callable[[str], None]
 Encode = Callable[[Sequence[str]], Any]
 """An encoder of one's own: n sentences or words -> n rows, of caption features or embeddings."""
 
+_ENCODED = "the encoder's result"
+
 
 class Searcher:
     """Finds the images or sentences of an embedding file that are nearest to a query.
@@ -306,16 +308,13 @@ class Searcher:
         rows = self._encode(texts)
         if self._head is not None:
             # An ensemble has members in place of a head.
-            rows = self.models.embed_rows(np.asarray(rows, np.float32))  # type: ignore[union-attr]
-        return self._query_rows(rows, len(texts), "the encoder's result")
+            rows = self.models.embed_rows(_floats(rows, _ENCODED))  # type: ignore[union-attr]
+        return self._query_rows(rows, len(texts), _ENCODED)
 
     def _query_rows(self, given: Any, number: int, what: str) -> Vectors:
         """Return embeddings of one's own as float32; raise unless they are as those of the file."""
         stored = self.embedded.space.image_embeddings
-        try:
-            rows = np.asarray(given, np.float32)
-        except (TypeError, ValueError) as error:
-            raise EmbeddingsError(f"{what} is not an array of numbers: {error}") from error
+        rows = _floats(given, what)
         shape = (*rows.shape[:1], *rows.shape[2 if len(stored.shape) == 3 else 1 :])
         if rows.ndim != len(stored.shape) or shape != (number, stored.shape[-1]):
             axes = "(parts, dim)" if len(stored.shape) == 3 else "(dim,)"
@@ -364,3 +363,11 @@ def conditions_of(where: str | Iterable[str]) -> tuple[str, ...]:
 
 def _path(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given)
+
+
+def _floats(given: Any, what: str) -> Vectors:
+    """Return an array as float32; raise if it has no numbers."""
+    try:
+        return np.asarray(given, np.float32)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise EmbeddingsError(f"{what} is not an array of numbers: {error}") from error

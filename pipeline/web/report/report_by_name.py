@@ -66,9 +66,11 @@ def write_report(
             layout.evaluations, layout.embedding_folders, layout.heads, layout.dataset, layout.texts
         )
     if not folders.evaluations.is_dir():
+        data = "" if layout == Layout(dataset) else f" --data {layout.root}"
         raise NotMade(
             f"{folders.evaluations} not found: no experiment has been evaluated on {dataset} yet; "
-            f"run one of `pipeline list experiments` with `pipeline run NAME --dataset {dataset}`"
+            "run one of `pipeline list experiments` with "
+            f"`pipeline run NAME --dataset {dataset}{data}`"
         )
     out = layout.report if out is None else out
     return write.write_report(
