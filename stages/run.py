@@ -1,6 +1,7 @@
 """`pipeline run`: all missing or stale outputs from a dataset to recall tables."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -117,8 +118,8 @@ def run(
         raise
     record = made_from(
         params, training, names=names, size=size, test_split=test_split, seeds=seeds, corpus=corpus,
-        image_features=image_features and str(image_features.resolve()),
-        caption_features=caption_features and str(caption_features.resolve()),
+        image_features=image_features and os.path.realpath(image_features),
+        caption_features=caption_features and os.path.realpath(caption_features),
     )  # fmt: skip
     snapshot = _snapshot(layout, names, record)
     if not dry_run and (tables := snapshot.result()) is not None:

@@ -244,6 +244,15 @@ def test_features_of_another_dataset_are_refused(image_ids: list[str], pipeline:
     assert "other features of the same dataset" in refused.stderr
 
 
+def test_a_link_to_itself_is_named(project: Path, pipeline: Call) -> None:
+    loop = Path("data/features/scenes/loop")
+    loop.parent.mkdir(parents=True)
+    loop.symlink_to("loop")
+    for words in ((f"{CCA}@loop",), (CCA, "--image-features", str(loop))):
+        refused = pipeline("run", *words, *DATASET)
+        assert (refused.status, f"{loop} is a link to" in refused.stderr) == (1, True)
+
+
 def test_given_sets_are_not_overwritten(caption_ids: list[str], pipeline: Call) -> None:
     write(f"texts/{MEAN}", caption_ids)
     linked = pipeline("run", "kiros2014-linear", *DATASET, "--caption-features", f"texts/{MEAN}")

@@ -3,6 +3,7 @@
 It is validated on reading, written last, and can be rebuilt from the shards.
 """
 
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -131,8 +132,8 @@ def read_index(folder: str | Path) -> FeatureIndex:
     if not path.is_file():
         if path.parent.is_symlink():
             raise ShardError(
-                f"{folder} is a link to {path.parent.resolve()}, where no feature set was found; "
-                "move it back, or run its experiments again with its new folder as "
+                f"{folder} is a link to {os.path.realpath(folder)}, where no feature set was "
+                "found; move it back, or run its experiments again with its new folder as "
                 "`image_features=...` or `caption_features=...`"
             )
         raise ShardError(

@@ -191,9 +191,12 @@ def test_a_search_by_a_vector_and_by_an_encoder_of_ones_own(made: Path, folder: 
     with pytest.raises(EmbeddingsError, match=rf"result has shape \(1, {dim}\)"):
         Searcher(**files, encoder=lambda some: rows[:1]).by_sentences(texts)
     for given in (torch.ones(1, 2, requires_grad=True), [[1, 2], [3]], "no"):
-        own = Searcher(**files, head=made / "head", encoder=lambda _, given=given: given)
+
+        def encode(_: object, given: object = given) -> object:
+            return given
+
         with pytest.raises(EmbeddingsError, match="the encoder's result is not an array of num"):
-            own.by_sentences(texts)
+            Searcher(**files, head=made / "head", encoder=encode).by_sentences(texts)
     with pytest.raises(HeadError, match=r"caption features of shape \(2, 3\) found"):
         Searcher(**files, head=made / "head", encoder=lambda some: np.ones((2, 3))).by_sentences(
             texts
