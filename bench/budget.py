@@ -28,7 +28,7 @@ BUDGET = {
     # 960 more: feature sets in a store, shard by shard, with leases, and what tasks carry to
     # workers that share no folder.
     # 58 more: missing inputs, lost leases and late tasks cost a set in a store no features.
-    "store": 15649,  # to become 8,900
+    "store": 15650,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     # 108 more: the same, when a dataset is prepared.
     # 90 more: links into the project and DVC's cache, and bad names of files.
@@ -58,17 +58,17 @@ BUDGET = {
     # 2 more: features of a package that is not installed.
     # 3 more: programs of heads, for torch.export and ONNX.
     # 23 more: ranks of embeddings that stay on a device.
-    "retrieval": 5559,  # to become 5,000
+    "retrieval": 5566,  # to become 5,000
     "testing": 301,
     # 5 more: search without the package of a head.
     # 259 more: programs of heads, for torch.export and ONNX.
-    "experiments": 1877,
+    "experiments": 1881,
     "clips": 2508,  # to become 2,400
     "regions": 3135,  # to become 2,600
     # 30 more: captions on a device.
     "language": 4403,  # to become 3,600
     "studies": 6510,
-    "web": 4315,
+    "web": 4317,
     # 117 lines more: `pipeline init`, and params.yaml of other programs. 90 more: guests in lists,
     # and commands of their readers.
     # 81 more: an experiment in a file of its own.
@@ -97,7 +97,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 48840,  # to become 27,000
+    "tests": 48874,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
