@@ -25,6 +25,7 @@ from pipeline.store.convert.importers.import_features import import_features
 from pipeline.store.convert.importers.source import ImportSource, import_rows
 from pipeline.store.convert.importers.tables import TableFeatures
 from pipeline.store.convert.merge import merge
+from pipeline.store.errors import WrongUsage
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OtherShard, ShardError
@@ -433,6 +434,8 @@ def test_arrays_of_a_file_are_different_features(tmp_path: Path) -> None:
     assert into(tmp_path / "fc", array="fc").header.recipe_hash != first.header.recipe_hash
     with pytest.raises(ShardError, match=r"rows of shape \(0,\), which hold no numbers"):
         into(tmp_path / "none", array="none")
+    with pytest.raises(WrongUsage, match="`every=0` is below 1"):
+        into(tmp_path / "none", every=0)
 
 
 def test_ids_of_clip_retrieval(tmp_path: Path) -> None:

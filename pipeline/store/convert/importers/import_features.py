@@ -98,6 +98,8 @@ def import_features(
             "`ids=...` is required for `layout=npy` and `layout=mat`, and can be used with "
             f"{', '.join(f'`layout={name}`' for name in _TABLES)} only"
         )
+    if every < 1:
+        raise WrongUsage(f"`every={every}` is below 1; pass the number of rows per image")
     if every > 1 and layout != "npy":
         raise WrongUsage("`every=...` requires `layout=npy`")
     if array and layout == "npy":

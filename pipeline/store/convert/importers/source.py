@@ -73,7 +73,7 @@ def import_rows(
     if 0 in source.row_shape:
         raise ShardError(
             f"{source.file} has rows of shape {source.row_shape}, which hold no numbers; name "
-            "another array (array=...)"
+            "another array (`array=...`)"
         )
     header = _header(source, dataset, array, note, axes)
     ok = np.array([OK], np.uint8)

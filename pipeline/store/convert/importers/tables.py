@@ -65,7 +65,7 @@ class TableFeatures:
         if ids is None and found.ids is None:
             raise ShardError(
                 f"{path} has no column of ids, expected one of {', '.join(ID_COLUMNS)}; pass them "
-                "as a file (ids=...), one per line"
+                "as a file (`ids=...`), one per line"
             )
         self.ids: Sequence[str] = found.ids or [] if ids is None else ids
         if len(self.ids) != found.shape[0]:
@@ -141,7 +141,7 @@ def _in_hdf5(path: Path, array: str) -> Found:
         if array or len(shapes) != 1:
             raise ShardError(
                 f"{path} has no dataset {name!r} but {sorted(own)[:9]}; name the one with the rows "
-                "(array=...); or, for one dataset an image, all must have one shape"
+                "(`array=...`); or, for one dataset an image, all must have one shape"
             )
         ((shape, dtype),) = shapes
         names = sorted(own)
@@ -199,7 +199,7 @@ def _in_parquet(path: Path, array: str) -> Found:
     if name not in lists:
         raise ShardError(
             f"{path} has the columns {schema.names}, of which {lists} are vectors of floats; name "
-            "one (array=...)"
+            "one (`array=...`)"
         )
     column = pyarrow.parquet.read_table(path, columns=[name])[name].combine_chunks()
     lengths = {*pyarrow.compute.list_value_length(column).to_pylist()}
@@ -219,7 +219,7 @@ def _in_safetensors(path: Path, array: str) -> Found:
         names, about = sorted(file.keys()), file.metadata() or {}
         name = array or (names[0] if len(names) == 1 else _FEATURES)
         if name not in names:
-            raise ShardError(f"{path} has the tensors {names[:9]}, not {name!r} (array=...)")
+            raise ShardError(f"{path} has the tensors {names[:9]}, not {name!r} (`array=...`)")
         rows = file.get_tensor(name)
     with path.open("rb") as header:  # safetensors reads the last one of a repeated name
         decode_given(header.read(int.from_bytes(header.read(8), "little")), dict[str, Any])
