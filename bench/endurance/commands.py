@@ -183,10 +183,11 @@ def remove(folder: Path, paths: Sequence[str]) -> None:
 def contents(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every file below a folder, by relative path.
 
-    Records of finished sets are excluded, since they depend on inodes and file times.
+    Records of finished sets are excluded, since they depend on inodes and file times, and with them
+    the `.gitignore` of their folder, which may have nothing else.
     """
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix != ".finished"
+        if path.is_file() and path.suffix != ".finished" and path.name != ".gitignore"
     }
