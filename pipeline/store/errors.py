@@ -48,6 +48,9 @@ class ClusterError(PipelineError):
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error means that Python, torch or CUDA ran out of memory."""
-    # Starting a thread and mapping a library need memory too.
-    texts = "out of memory", "allocate memory", "can't start new thread", "failed to map segment"
+    # Starting a thread, mapping a library and a layer of oneDNN need memory too.
+    texts = (
+        "out of memory", "allocate memory", "can't start new thread", "failed to map segment",
+        "could not create a primitive",
+    )  # fmt: skip
     return isinstance(error, MemoryError) or any(text in str(error).lower() for text in texts)

@@ -103,6 +103,7 @@ def test_progress_off_a_terminal_is_a_line_every_30_seconds(
         (PermissionError(errno.EACCES, "Denied", "a.h5"), 1, "Denied (a.h5)"),
         (MemoryError(), 1, "not enough memory (the system has no more)"),
         (RuntimeError("can't start new thread"), 1, "memory (can't start new thread)"),
+        (RuntimeError("could not create a primitive"), 1, "memory (could not create a primitive)"),
         (ImportError("lib.so: failed to map segment from shared object"), 1, "shared object)"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 GB\nmore"), 1, "9 GB)"),
         (KeyboardInterrupt(), 130, "interrupted; finished rows are kept"),

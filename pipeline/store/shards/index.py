@@ -302,6 +302,9 @@ def _header(first: ShardFile) -> FeatureHeader:
         trained_on = trained_on_of(about)
         names = ("weights", "weights_sha256", "axes", "dataset", "created_by")
         values = {name: str(about[name]) for name in names}
+        "".join(
+            values.values()
+        ).encode()  # raises: bytes that are not UTF-8 are half surrogate pairs
         version = int(about["format_version"])
     except (ValueError, KeyError) as error:
         raise ShardError(f"{first.path}: its attributes are corrupt ({error})") from error

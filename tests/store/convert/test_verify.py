@@ -229,6 +229,14 @@ def test_an_index_is_not_made_of_what_is_no_set(folder: Path, tmp_path: Path) ->
         rebuild_index(tmp_path)
 
 
+def test_texts_that_are_not_utf8_are_no_attributes(tmp_path: Path) -> None:
+    build(tmp_path, 3, dataset="a dataset")
+    path = next(tmp_path.glob("*.h5"))
+    path.write_bytes(path.read_bytes().replace(b"a dataset", b"a dat\xffset"))
+    with pytest.raises(ShardError, match="its attributes are corrupt .*surrogates not allowed"):
+        rebuild_index(tmp_path)
+
+
 def test_the_description_says_what_and_how_to_read(folder: Path) -> None:
     for path in (folder, folder / NAMES[1]):
         lines = describe(path)
