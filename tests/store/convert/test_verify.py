@@ -233,7 +233,7 @@ def test_texts_that_are_not_utf8_are_no_attributes(tmp_path: Path) -> None:
     build(tmp_path, 3, dataset="a dataset")
     path = next(tmp_path.glob("*.h5"))
     path.write_bytes(path.read_bytes().replace(b"a dataset", b"a dat\xffset"))
-    with pytest.raises(ShardError, match="its attributes are corrupt .*surrogates not allowed"):
+    with pytest.raises(ShardError, match=r"its attributes are corrupt .*surrogates not allowed"):
         rebuild_index(tmp_path)
 
 
