@@ -62,7 +62,7 @@ class Trial:
             return "a traceback"
         if status not in (0, 1, 2, -signal.SIGKILL):
             return f"status {status}"
-        if status == 1 and "pipeline: error:" not in text:
+        if status == 1 and not ("pipeline: error:" in text or "not made:" in text):
             return "status 1 without a reason"
         return None
 
