@@ -31,7 +31,9 @@ def is_below(path: Path, folders: tuple[Path, ...]) -> bool:
 def _cache_of(settings: Path) -> tuple[Path, ...]:
     """Return the folder of the cache that DVC's settings name, if any."""
     parser = RawConfigParser(strict=False)
-    of_user = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "dvc")
+    # Unlike `Path.home`, it returns a path for a user without a home, too (`docker run --user`).
+    home = os.path.expanduser("~/.config")  # noqa: PTH111
+    of_user = Path(os.environ.get("XDG_CONFIG_HOME") or home, "dvc")
     files = [of_user / "config", settings / "config", settings / "config.local"]
     try:
         parser.read(files, encoding="utf-8-sig")

@@ -33,9 +33,10 @@ def checked(function: Callable[..., Any], module: str) -> Callable[..., Any]:
         for name, value in given.items():
             if (accepted := expected.get(name)) is None:
                 continue
-            what = "str or Path" if os.PathLike in accepted else "str"
-            if not isinstance(value, accepted) or (what != "str" and "\0" in str(value)):
-                raise UnexpectedType(f"{name} is {value!r:.60}; expected {what} without a NUL")
+            is_path = os.PathLike in accepted
+            if not isinstance(value, accepted) or (is_path and "\0" in str(value)):
+                what = "str or Path without a NUL" if is_path else "str"
+                raise UnexpectedType(f"{name} is {value!r:.60}; expected {what}")
         return function(*arguments, **named)
 
     # By which it is pickled.

@@ -69,6 +69,12 @@ def test_links_into_the_project_and_the_cache_of_dvc_are_followed(
     assert image_files(root).left_out == {"links_to_folders": 1}
     # As `dvc cache dir --global` writes it.
     (settings / "config.local").rename(settings / "config.off")
+    # A user whom the system does not list, as of `docker run --user`, has no settings.
+    for name in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    with pytest.raises(DatasetError, match=r"first .'cached\.jpg'"):
+        image_files(root)
     touch(tmp_path, "home/dvc/config")
     (tmp_path / "home/dvc/config").write_text(f"\ufeff[cache]\n    dir = {tmp_path / 'cache'}\n")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
