@@ -171,6 +171,8 @@ LIKE = {
     "vgg19": "vgg16",
     "efficientnet-lite1": "efficientnet-lite0",
     "efficientnet-lite2": "efficientnet-lite0",
+    "efficientnet-lite1-even": "efficientnet-lite0",
+    "efficientnet-lite2-even": "efficientnet-lite0",
     **{f"resnet{depth}-caffe": "resnet152" for depth in (50, 101, 152)},
 }
 """Backbones with the layers of another one in `TAPS`, in another number."""

@@ -390,7 +390,9 @@ def test_efficientnet_lite_with_its_real_weights(
         RECIPES[f"{name}-{tap}"] for tap in ("grid", "pool", "pool-flip", "pool-10crop")
     )
     weights = load_weights(grid)
-    net = EfficientNet.from_name(name).eval()
+    net = EfficientNet.from_name(
+        name, image_size=None
+    ).eval()  # padded for each input, as TensorFlow
     net.load_state_dict(weights.state)
 
     def pixels(images: list[Image.Image]) -> Tensor:
@@ -402,6 +404,10 @@ def test_efficientnet_lite_with_its_real_weights(
     found = both(grid, weights.state, photos)
     assert found.shape == (len(photos), *grid.shape)
     assert relative(found, maps.permute(0, 2, 3, 1)) < 1e-6
+    other = resolve_recipe(f"{name}-grid-{352 if number else 320}")  # 11 cells, 10 cells
+    larger = net.extract_features(pixels([squash(other.crop.size, BILINEAR)(photos[0])]))
+    found = both(other, load_weights(other).state, photos[:1])
+    assert relative(found, larger.permute(0, 2, 3, 1)) < 1e-5
     if not number:
         pooled = both(pool, weights.state, photos)
         assert relative(pooled, maps.mean(dim=(2, 3))) < 1e-6

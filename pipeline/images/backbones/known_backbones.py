@@ -20,6 +20,7 @@ from pipeline.images.engine.fuse import Tracing
 from pipeline.images.layer_recipes import at_layer
 from pipeline.images.recipes import Recipe, provider_of
 from pipeline.images.recipes.by_name import PROVIDERS, catalogue_recipe
+from pipeline.images.recipes.image_recipes import AT_OTHER_SIZES
 from pipeline.images.recipes.layers import LayerName
 from pipeline.store.errors import UnknownName
 
@@ -79,9 +80,10 @@ def _caffe_resnet(depth: int) -> Backbone:
     )  # fmt: skip
 
 
-def _efficientnet_lite(name: str) -> Backbone:
-    methods = {"extract_features": "extract_features"}
-    return Backbone(lambda: EfficientNet.from_name(name), methods, residual_norms="._bn2")
+def _efficientnet_lite(name: str, size: int | None = None) -> Backbone:
+    """Return a Lite network that is padded for inputs of a size, by default its own."""
+    methods, own = {"extract_features": "extract_features"}, {"image_size": size} if size else {}
+    return Backbone(lambda: EfficientNet.from_name(name, **own), methods, residual_norms="._bn2")
 
 
 def _dct_network() -> nn.Module:
@@ -113,6 +115,7 @@ _XCEPTION = Backbone(
     xception, residual_norms=".sepconv3_bn", heads=("predictions.", "dense"),
     merge=with_network_names, tracing=Tracing((SameMaxPool,)),
 )  # fmt: skip
+_ANY_EVEN = 224  # all multiples of 32 have the same padding
 _LITES = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 BACKBONES: dict[str, Backbone] = {
     "resnet152": Backbone(torchvision_network("resnet152"), residual_norms=".bn3"),
@@ -124,6 +127,7 @@ BACKBONES: dict[str, Backbone] = {
     "caffenet": Backbone(CaffeNet),
     "googlenet": Backbone(_googlenet, heads=("fc.", "aux1.", "aux2.")),
     **{name: _efficientnet_lite(name) for name in _LITES},
+    **{even: _efficientnet_lite(name, _ANY_EVEN) for name, even in AT_OTHER_SIZES.items()},
     "dct": Backbone(_dct_network, pretrained=_dct_weights, cached=lambda weights: True),
 }
 

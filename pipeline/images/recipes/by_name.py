@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from pipeline.images.recipes.image_recipes import DEFAULT_RECIPE, RECIPES
+from pipeline.images.recipes.image_recipes import AT_OTHER_SIZES, DEFAULT_RECIPE, RECIPES
 from pipeline.images.recipes.layers import GRID_AXES, LayerName
 from pipeline.images.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
 from pipeline.store.errors import UnexpectedType, UnknownName
@@ -128,8 +128,11 @@ def _resized(base: Recipe, size: int) -> Recipe:
     cells = (size // _STRIDE, size // _STRIDE) if base.pool == "none" else ()
     resize = replace(base.resize, size=round(base.resize.size * size / base_size))
     crop, shape = replace(base.crop, size=size), (*cells, base.shape[-1])
-    source = f"as {base.name}, at {size} pixels"
-    return replace(base, name=name, resize=resize, crop=crop, shape=shape, source=source)
+    return replace(
+        base, name=name, resize=resize, crop=crop, shape=shape,
+        backbone=AT_OTHER_SIZES.get(base.backbone, base.backbone),
+        source=f"as {base.name}, at {size} pixels",
+    )  # fmt: skip
 
 
 def resolve_recipe(

@@ -46,6 +46,9 @@ _CAFFE_RESNETS = {
 }
 _XCEPTION = "keras:xception_weights_tf_dim_ordering_tf_kernels_notop.h5"
 _LITES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
+# A Lite network is padded for the sides of its maps, as TensorFlow pads for the input's: at the
+# sizes of these two some are odd, at all other sizes of recipes none.
+AT_OTHER_SIZES = {name: f"{name}-even" for name in ("efficientnet-lite1", "efficientnet-lite2")}
 _VGG = {
     "vgg19": ("torchvision:VGG19_Weights.IMAGENET1K_V1", "caffe:vgg19-d01eb7cb.pth"),
     "vgg16": ("torchvision:VGG16_Weights.IMAGENET1K_V1", "caffe:vgg16-00b39a1b.pth"),
