@@ -84,6 +84,7 @@ VARIANTS = {
     ),
     "linear branches": HeadCase("two-branch", {**BRANCHES, "branches": "linear"}),
     "no siblings": HeadCase("two-branch", {**BRANCHES, "structure_weight": 0.0, "siblings": False}),
+    "no batch norm": HeadCase("two-branch", {**BRANCHES, "batch_norm": False}),
     "gru nodes": replace(KINDS["relational"], settings={**NODES, "layer": "gru"}),
     "pooled nodes": replace(
         KINDS["relational"],

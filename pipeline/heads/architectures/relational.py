@@ -24,8 +24,6 @@ from pipeline.heads.training.task import TrainingTask, milestones
 from pipeline.heads.training.trainer import network_kind
 from pipeline.retrieval.torch_scores import cosine
 
-_POOLING_WEIGHT, _CROSS_ATTENTION_WEIGHT = 0.8, 0.15  # node losses, section 3.4
-
 
 @dataclass(frozen=True)
 class RelationalSettings:
@@ -36,6 +34,7 @@ class RelationalSettings:
     loss: str = choice("basic", "pooling", "cross-attention")
     pooling: str = choice("mean", "max")  # of a side's nodes to one vector
     positions: bool = setting(True)  # learnt positions of nodes; else captions are bags of words
+    shifted_words: bool = setting(True)  # padding of random length before a training caption
     # "graph-attention" and "relation" replace the self-attention of a transformer, for
     # comparison, and a "gru" reads the same cells and words.
     layer: str = choice("transformer", "graph-attention", "relation", "gru")
@@ -48,6 +47,8 @@ class RelationalSettings:
     pools: int = setting(4, at_least=1)  # P, pooled nodes per side in the pooling loss
     margin: float = setting(0.2)  # of the embedding loss
     node_margin: float = setting(0.2)
+    pooling_weight: float = setting(0.8)  # of the pooling loss
+    cross_attention_weight: float = setting(0.15)  # of the cross-attention loss
     mean_hinge_epochs: int = setting(0)  # initial epochs with `mean_of_hinges`; 0 in the paper
     epochs: int = setting(20, at_least=1)
     batch_size: int = setting(128, at_least=2)  # pairs
@@ -115,7 +116,9 @@ def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
         net = nn.ModuleDict(
             {
                 "image": GridEncoder(cells, channels, stack(settings.image_layers)),
-                "caption": WordEncoder(table, sequence.dim, stack(settings.caption_layers)),
+                "caption": WordEncoder(
+                    table, sequence.dim, stack(settings.caption_layers), settings.shifted_words
+                ),
             }
         )
         if settings.loss == "pooling":
@@ -134,7 +137,12 @@ def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
             pools = net["image_pools"](v, cells), net["caption_pools"](u, words)
             pool_scores = torch.einsum("ipd,cpd->pic", *pools)
             return pooling_loss(
-                scores, pool_scores, image_of_caption, margin, settings.node_margin, _POOLING_WEIGHT
+                scores,
+                pool_scores,
+                image_of_caption,
+                margin,
+                settings.node_margin,
+                settings.pooling_weight,
             )
         if settings.loss == "cross-attention":
             u = u * words[:, :, None]
@@ -145,7 +153,7 @@ def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
                 image_of_caption,
                 margin,
                 settings.node_margin,
-                _CROSS_ATTENTION_WEIGHT,
+                settings.cross_attention_weight,
             )
         return max_of_hinges(scores, image_of_caption, margin)
 

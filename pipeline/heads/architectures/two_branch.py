@@ -38,6 +38,7 @@ class TwoBranchSettings:
     hidden: int = setting(2048, at_least=1)  # dimension after the first layer
     dim: int = setting(512, at_least=1)  # of the embedding space
     dropout: float = setting(0.5, below=1)  # after the ReLU
+    batch_norm: bool = setting(True)  # after the last layer; section 3.1 says why
     epochs: int = setting(30, at_least=1)
     batch_size: int = setting(1500, at_least=1)  # pairs, before siblings
     learning_rate: float = setting(0.1)  # of SGD
@@ -137,7 +138,7 @@ def _branch(s: TwoBranchSettings, inputs: int) -> nn.Module:
         nn.ReLU(),
         nn.Dropout(s.dropout),
         nn.Linear(s.hidden, s.dim),
-        nn.BatchNorm1d(s.dim),
+        *[nn.BatchNorm1d(s.dim)] * s.batch_norm,
         UnitLength(),
     )
 

@@ -7,7 +7,8 @@ Deviations from Dong et al. 2018 and its published program:
 - torch's GRU applies the reset gate after the recurrent product and has no dropout on its state
   (0.2 in the program); dropout on word vectors is the same;
 - learning rate and early stopping follow the program. The paper halves the rate after three
-  consecutive epochs without improvement, and stops after ten;
+  consecutive epochs without improvement, and stops after ten: `halve_after_consecutive` and
+  `patience` 9;
 - the epoch is selected by validation rsum by default; `selection: map` is that of the program.
 """
 
@@ -65,6 +66,8 @@ class Word2VisualVecSettings:
     similarity: str = choice("cosine", "dot", "euclidean")
     # Epochs at one rate before one without improvement halves it.
     halve_after: int = setting(3, at_least=1)
+    # Counts only consecutive epochs without improvement, as in the paper.
+    halve_after_consecutive: bool = setting(False)
     patience: int = setting(10)  # stops after `patience` + 1 epochs without improvement
     selection: str = epoch_selection()
 
@@ -167,7 +170,7 @@ def task(settings: Word2VisualVecSettings, inputs: HeadInputs) -> TrainingTask:
             settings.epsilon,
             settings.weight_decay,
         ),
-        rate=plateau(0.5, settings.halve_after),
+        rate=plateau(0.5, settings.halve_after, consecutive=settings.halve_after_consecutive),
         epochs=settings.epochs,
         clip=per_tensor(settings.clip) if settings.clip else None,
         patience=settings.patience,

@@ -174,11 +174,14 @@ class WordEncoder(nn.Module):
 
     In training, each caption is shifted by a random number of positions (torch's generator) within
     the longest caption of its batch, so that first words do not always get the first positions.
-    In evaluation the first word is at the first position.
+    In evaluation, and without `shifted`, the first word is at the first position.
     """
 
-    def __init__(self, words: nn.Embedding, length: int, stack: Stack) -> None:
+    def __init__(
+        self, words: nn.Embedding, length: int, stack: Stack, shifted: bool = True
+    ) -> None:
         super().__init__()
+        self.shifted = shifted
         self.pooling: str = stack.pooling
         self.words = words
         self.positions: nn.Parameter = _positions(length, words.embedding_dim, stack)
@@ -190,7 +193,7 @@ class WordEncoder(nn.Module):
         ids = rows.long()
         lengths = (ids != PADDING).sum(dim=1)
         room = lengths.max() - lengths
-        if self.training:
+        if self.training and self.shifted:
             free = torch.rand(len(ids), device=ids.device) * (room + 1)
             # The product may round up to room + 1.
             shift = free.long().minimum(room)

@@ -62,4 +62,9 @@ PRESETS = {
     "wang2016-phrases-b-mined": replace(_MINED, goes_on_from="wang2016-phrases-b"),
     "wang2016-phrases-c-mined": replace(_MINED, goes_on_from="wang2016-phrases-c"),
     "wang2016-phrases-d-mined": replace(_MINED, goes_on_from="wang2016-phrases-d"),
+    "wang2016-phrases-d-mined-structure": replace(
+        with_settings(_MINED, image_structure_weight=0.1, structure_weight=0.1),
+        goes_on_from="wang2016-phrases-d",
+        source="Wang, Li & Lazebnik 2016, section 3.3, which excludes structure terms here",
+    ),
 }

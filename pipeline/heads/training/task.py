@@ -91,12 +91,12 @@ def milestones(factors: Mapping[int, float]) -> Rate:
     return rate
 
 
-def plateau(factor: float, hold: int) -> Rate:
+def plateau(factor: float, hold: int, *, consecutive: bool = False) -> Rate:
     """Return a schedule that lowers the learning rate when the validation score stops improving.
 
     As in the program of Dong et al. 2018 (Word2VisualVec): after an epoch without improvement, the
-    rate is multiplied by `factor`, if it has been used for at least `hold` epochs. The paper
-    requires `hold` consecutive epochs without improvement.
+    rate is multiplied by `factor`, if it has been used for at least `hold` epochs. `consecutive`
+    requires `hold` consecutive epochs without improvement, as in the paper.
     """
 
     def rate(epoch: int, scores: Sequence[float]) -> float:
@@ -104,7 +104,7 @@ def plateau(factor: float, hold: int) -> Rate:
         for score in scores[:epoch]:
             used += 1
             if score > best:
-                best = score
+                best, used = score, 0 if consecutive else used
             elif used >= hold:
                 current, used = current * factor, 0
         return current

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.feature_rows import FeatureRows
@@ -47,9 +49,11 @@ def fit_to_phrases(
     left_out = opened.left_out(training.leave_out_failed, training.monitor)
     phrases = [p for p in opened.phrases(job.train_split) if p.image not in left_out]
     pairs = training_pairs(phrases, opened.truth, opened.texts, training.seed)
+    links = links_of(pairs)
+    alone = int((np.diff(links.phrases_of_image.starts) == 1).sum())
     job.log(
-        f"{job.train_split}: {len(pairs.image_ids)} regions, {len(links_of(pairs).phrases)} "
-        f"distinct phrases, {len(pairs.caption_ids)} pairs"
+        f"{job.train_split}: {len(pairs.image_ids)} regions, {alone} of them with one phrase, "
+        f"{len(links.phrases)} distinct phrases, {len(pairs.caption_ids)} pairs"
     )
     held_out = Queries.of(
         opened, job.validation_split, images=validation_images, left_out=left_out

@@ -167,6 +167,8 @@ def test_shifts_are_random_in_training_only_and_reach_every_place() -> None:
     torch.manual_seed(1)
     torch.testing.assert_close(net(rows), first, rtol=0, atol=0)
     assert net.eval().nodes(rows)[1][:400, 0].all()
+    still = WordEncoder(net.words, 9, SMALL, shifted=False)
+    assert still.train().nodes(rows)[1][:400, 0].all()
 
 
 def test_word_order_and_cell_position_count() -> None:

@@ -250,6 +250,8 @@ def test_schedules() -> None:
     #  better  +  +  -  -  +  -  -  : a rate that was used for two epochs goes down after a "-".
     assert [plateau(0.5, 2)(e, scores) for e in range(8)] == [1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25]
     assert [plateau(0.5, 1)(e, scores) for e in range(6)] == [1, 1, 1, 0.5, 0.25, 0.25]
+    consecutive = plateau(0.5, 2, consecutive=True)  # an improvement starts the count anew
+    assert [consecutive(e, scores) for e in range(8)] == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.25]
 
 
 def test_clipping_by_tensor_and_overall() -> None:
