@@ -58,7 +58,9 @@ class Word2VisualVecSettings:
     rmsprop_alpha: float = setting(0.9, below=1)  # smooths the mean square
     epsilon: float = setting(1e-6)
     clip: float = setting(5.0)  # maximum norm of each gradient tensor; 0: no clipping
-    weight_decay: float = setting(0.0)  # weight of the squared weights in the loss
+    # As in torch: weight_decay * w is added to the clipped gradients, biases and word vectors
+    # included. In the loss this is weight_decay / 2 |w|^2; Keras's l2 has no half.
+    weight_decay: float = setting(0.0)
     # Eq. (8), or the marginal ranking loss that section III-B reports as worse.
     loss: str = choice("squared_error", "sum_of_hinges")
     margin: float = setting(0.2)  # of "sum_of_hinges"

@@ -17,11 +17,14 @@ from pipeline.store.shards.row_keys import RowNumbers
 
 
 def mean_and_scale(rows: Rows) -> tuple[Doubles, float]:
-    """Return the mean row (*row_shape) float64 and the root mean square deviation from it."""
+    """Return the mean vector (d,) float64 and the root mean square deviation from it.
+
+    Rows (d,) are vectors; rows (..., d) are grids, of which each cell counts as one vector.
+    """
     # One pass over blocks in float64, merged by the formula of Chan, Golub & LeVeque 1979.
-    mean, scatter, seen = np.zeros(rows.row_shape), 0.0, 0
+    mean, scatter, seen = np.zeros(rows.row_shape[-1]), 0.0, 0
     for block in in_blocks(rows):
-        wide = block.astype(np.float64)
+        wide = block.reshape(-1, mean.size).astype(np.float64)
         block_mean = wide.mean(axis=0)
         scatter += float(np.square(wide - block_mean).sum())
         scatter += float(np.square(block_mean - mean).sum()) * len(wide) * seen / (seen + len(wide))
@@ -113,7 +116,7 @@ class Standardised(nn.Module):
     def fit(self, rows: Rows) -> None:
         """Set mean vector and scale to those of training features."""
         mean, scale = mean_and_scale(rows)
-        self.mean.copy_(torch.from_numpy(mean.reshape(-1, len(self.mean)).mean(axis=0)))
+        self.mean.copy_(torch.from_numpy(mean))
         self.scale.fill_(scale or 1.0)
 
     def forward(self, x: Tensor) -> Tensor:

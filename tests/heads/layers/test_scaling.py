@@ -22,9 +22,20 @@ def test_statistics_in_blocks_equal_those_of_all_rows(monkeypatch: pytest.Monkey
     array[::7] *= 3
     mean, scale = mean_and_scale(ArrayRows(array))
     wide = array.astype(np.float64)
-    np.testing.assert_allclose(mean, wide.mean(axis=0), rtol=1e-13)
-    assert scale == pytest.approx(np.sqrt(np.square(wide - wide.mean(axis=0)).mean()), rel=1e-12)
-    assert mean_and_scale(ArrayRows(array[:1]))[1] == 0.0
+    expected = wide.mean(axis=(0, 1, 2))
+    np.testing.assert_allclose(mean, expected, rtol=1e-13)
+    assert scale == pytest.approx(np.sqrt(np.square(wide - expected).mean()), rel=1e-12)
+    assert mean_and_scale(ArrayRows(array[:1, 0, 0]))[1] == 0.0
+
+
+def test_a_grid_has_one_mean_vector_and_a_deviation_of_one() -> None:
+    normal = np.random.default_rng(0).standard_normal
+    grid = (normal((30, 4, 5)) + 5 * normal((4, 5))).astype(np.float32)
+    scaled = Standardised(5)
+    scaled.fit(ArrayRows(grid))
+    seen = scaled(torch.from_numpy(grid))
+    torch.testing.assert_close(seen.mean(dim=(0, 1)), torch.zeros(5), atol=1e-5, rtol=0)
+    assert float(seen.square().mean()) == pytest.approx(1.0, rel=1e-4)
 
 
 def test_unit_rows_are_those_that_were_changed_before() -> None:
