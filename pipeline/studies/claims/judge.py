@@ -37,6 +37,8 @@ class Judged:
     comparison: Comparison | None = None  # result of the test; None if it is impossible
     adjusted_p: float | None = None
     """p value adjusted by Holm's method over all comparisons of the list."""
+    adjusted_p_is_bound: bool = False
+    """Whether `adjusted_p` is an upper bound, as it rests on p values that are."""
     reason: str = ""  # why there is no comparison, or ""
 
     @property
@@ -130,10 +132,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def holm_with_bounds(p_values: Sequence[float], bounds: Sequence[bool]) -> list[tuple[float, bool]]:
+    """Return p values adjusted as by `holm`, and which are upper bounds since some of p are."""
+    # Holm's p never falls if a p rises: it is exact if it is the same with bounds lowered to 0.
+    lowest = holm([0.0 if is_bound else p for p, is_bound in zip(p_values, bounds, strict=True)])
+    return [(p, low < p) for p, low in zip(holm(p_values), lowest, strict=True)]
+
+
 def _corrected(judged: Sequence[Judged]) -> list[Judged]:
-    adjusted = iter(holm([of.comparison.p for of in judged if of.comparison]))
+    tests = [of.comparison for of in judged if of.comparison]
+    adjusted = iter(holm_with_bounds([t.p for t in tests], [t.p_is_bound for t in tests]))
     return [
-        Judged(of.claim, of.figure, of.comparison, next(adjusted)) if of.comparison else of
+        Judged(of.claim, of.figure, of.comparison, *next(adjusted)) if of.comparison else of
         for of in judged
     ]
 

@@ -53,6 +53,7 @@ def as_json(judged: Sequence[Judged]) -> list[dict[str, Any]]:
             "outcome": of.outcome,
             "reason": of.reason,
             "adjusted_p": of.adjusted_p,
+            "adjusted_p_is_bound": of.adjusted_p_is_bound,
             "one_training": of.one_training,
             "comparison": None if of.comparison is None else comparison_json(of.comparison),
         }
@@ -70,6 +71,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "low": comparison.low if math.isfinite(comparison.low) else None,
         "high": comparison.high if math.isfinite(comparison.high) else None,
         "p": comparison.p,
+        "p_is_bound": comparison.p_is_bound,
         "num_images": comparison.num_images,
         "differing": comparison.differing,
         "verdict": comparison.verdict,
@@ -88,10 +90,10 @@ def write_claims(folder: str | Path, judged: Sequence[Judged]) -> None:
 def line(comparison: Comparison) -> str:
     """Return one line with the difference of a comparison, its interval, p and verdict."""
     digits = digits_of(comparison.measure)
-    p = "p < 0.001" if comparison.p < 0.001 else f"p {comparison.p:.3f}"
+    p = p_text(comparison.p, comparison.p_is_bound)
     return (
         f"{heading(comparison.measure)}: difference {comparison.margin:+.{digits}f}, "
-        f"{_interval(comparison)}, {p}, over {comparison.num_images} images: {comparison.verdict}"
+        f"{_interval(comparison)}, p {p}, over {comparison.num_images} images: {comparison.verdict}"
     )
 
 
@@ -137,8 +139,8 @@ def _row(of: Judged, comparison: Comparison) -> list[str]:
         ", ".join(f"{mean:.{digits}f}" for mean in means),
         f"{comparison.margin:+.{digits}f}",
         _interval(comparison).removeprefix("95 % interval "),
-        _p(comparison.p),
-        _p(of.adjusted_p),
+        p_text(comparison.p, comparison.p_is_bound),
+        p_text(of.adjusted_p, of.adjusted_p_is_bound),
         of.outcome + (" *" if of.one_training else ""),
     ]
 
@@ -157,8 +159,9 @@ def _legend(number: int) -> str:
     return (
         f"The first side is the one claimed to be better. Paired tests over test images and "
         f"trainings; p, Holm: corrected for all {number} tests of the table, significant below "
-        f"{LEVEL}. In brackets the number of trainings; *: a side has only one, so the interval "
-        "ignores the variance between trainings (closed forms, such as CCA, have none). "
+        f"{LEVEL}; ≤: an upper bound, as no draw has the other sign. In brackets the number of "
+        "trainings; *: a side has only one, so the interval ignores the variance between trainings "
+        "(closed forms, such as CCA, have none). "
         '"Undecided" and "no difference found" do not mean that the systems are equal.'
     )
 
@@ -180,8 +183,13 @@ def _interval(comparison: Comparison) -> str:
     return f"95 % interval {comparison.low:+.{digits}f} to {comparison.high:+.{digits}f}"
 
 
-def _p(p: float | None) -> str:
-    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+def p_text(p: float | None, is_bound: bool) -> str:
+    """Return a p value; "≤" marks an upper bound, rounded up."""
+    if p is None:
+        return ""
+    if is_bound:
+        return f"≤ {math.ceil(p * 10_000) / 10_000:g}"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def heading(measure: str) -> str:

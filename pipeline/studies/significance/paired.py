@@ -14,10 +14,14 @@ import numpy.typing as npt
 
 from pipeline.retrieval.ranking.bootstrap import LEVEL, SEED
 from pipeline.retrieval.ranking.small_galleries import FEWEST_IMAGES
-from pipeline.studies.significance.sign_flips import sign_flip_interval, sign_flip_p
+from pipeline.studies.significance.sign_flips import (
+    LEAST_SAMPLED_P,
+    sign_flip_interval,
+    sign_flip_p,
+)
 
 RESAMPLES = 10_000
-"""Number of bootstrap resamples: p is then at least 0.0002."""
+"""Number of bootstrap resamples: p cannot fall below 0.0002."""
 
 # Fewer differences have the same sign by chance in more than 5 of 100 comparisons.
 _FEWEST_DIFFERING = 6
@@ -94,6 +98,8 @@ class Comparison:
     """Two-sided, below 0.05 exactly if the interval excludes 0. For a bootstrap with n draws, k of
     which have the other sign, 2 (k + 1) / (n + 1), at most 1; for fewer than `FEWEST_IMAGES` images
     that of `sign_flip_p`."""
+    p_is_bound: bool
+    """Whether no draw has the other sign, so that `p` is an upper bound: more draws lower it."""
     num_images: int  # number of test images
     differing: int  # number of images on which the systems differ
 
@@ -153,13 +159,14 @@ def compare_trainings(
         differences[np.isclose(differences, 0, atol=1e-9)] = 0.0
         low, high = sign_flip_interval(differences)
         p = sign_flip_p(differences)
-        return Comparison(measure, ours, theirs, low, high, p, images, differing)
+        bound = p == LEAST_SAMPLED_P
+        return Comparison(measure, ours, theirs, low, high, p, bound, images, differing)
     draws = margins(first, second, resamples, seed)
     other = min(np.count_nonzero(draws <= 0), np.count_nonzero(draws >= 0))
     p = min(1.0, 2 * (1 + int(other)) / (len(draws) + 1))
     # The bounds that agree with p (Davison & Hinkley 1997, section 5.2.1).
     low, high = percentile_interval(draws)
-    return Comparison(measure, ours, theirs, low, high, p, images, differing)
+    return Comparison(measure, ours, theirs, low, high, p, not other, images, differing)
 
 
 def percentile_interval(draws: Doubles) -> tuple[float, float]:

@@ -6,6 +6,8 @@ from pipeline.retrieval.ranking.bootstrap import LEVEL, SEED
 from pipeline.retrieval.similarity import Matrix
 
 MOST_EXACT = 14  # number of differences up to which all signs are tried; beyond it they are sampled
+LEAST_SAMPLED_P = 1 / ((1 << MOST_EXACT) + 1)
+"""The p of sampled signs if no sample is as far: an upper bound."""
 
 
 def sign_flip_p(differences: Matrix) -> float:

@@ -14,6 +14,7 @@ from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.studies.claims.compare import compare
 from pipeline.studies.significance.compare import RankedEmbeddings, read_ranked, rsum_of
 from pipeline.studies.significance.paired import compare_trainings, figure, margins, mean_of
+from pipeline.studies.significance.sign_flips import LEAST_SAMPLED_P
 from tests.retrieval.factories import noisy, written
 
 
@@ -65,13 +66,14 @@ def test_a_difference_is_decided_where_it_is_beyond_the_draws(tmp_path: Path) ->
 
     found = compare(good, poor, resamples=2000)
     assert found.decided
-    assert found.p == 2 / 2001
+    assert (found.p, found.p_is_bound) == (2 / 2001, True)
     assert found.low < found.margin < found.high
     assert found.first[1] == pytest.approx(recall_table(noisy(120, 0.5, 2))["rsum"])
     assert found.num_images == 120
     other_way = compare(poor, good, resamples=2000)
     assert (other_way.margin, other_way.low) == (-found.margin, pytest.approx(-found.high, abs=9))
-    assert not compare(good, near, resamples=2000).decided
+    close = compare(good, near, resamples=2000)
+    assert (close.decided, close.p_is_bound) == (False, False)
     same = compare(poor, poor, resamples=500)
     assert (same.margin, same.low, same.high, same.p) == (0.0, 0.0, 0.0, 1.0)
 
@@ -84,7 +86,8 @@ def test_few_images_decide_nothing(tmp_path: Path) -> None:
     assert found.margin == pytest.approx(
         recall_table(good)["rsum"] - recall_table(poor)["rsum"], abs=1e-9
     )
-    assert 0 < found.p < 0.01
+    assert found.p == LEAST_SAMPLED_P
+    assert found.p_is_bound
     assert 0 < found.low < found.margin < found.high
     assert (found.decided, found.verdict) == (False, "too few images to decide")
     assert found.num_images == 40
