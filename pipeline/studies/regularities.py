@@ -19,6 +19,7 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.composition import around_the_mean, compose, require_composable
 from pipeline.retrieval.query.searcher import Searcher
+from pipeline.retrieval.ranking.bootstrap import mean_intervals
 from pipeline.retrieval.similarity import Vectors, unit_rows
 from pipeline.store.errors import WrongUsage
 from pipeline.store.files import write_json
@@ -88,10 +89,12 @@ class Regularities:
     kinds: Mapping[str, Mapping[str, int | float]]
     """By kind of word: the numbers of `analogies` (pairs of words) and `queries`; for each rule,
     the share of the first `TOP` hits with the new word (`<rule>_has`), with a word of the kind that
-    should stay (`<rule>_keeps`) and with both (`<rule>_both`); and `chance`, the share of images
-    with the new word. Rules are the query ("composed") and two baselines, the "image" alone and the
-    new "word" alone. If requested, "resorted" re-sorts the nearest images of the query; if
-    embeddings have other lengths than 1, "unscaled" is the query from vectors of these lengths."""
+    should stay (`<rule>_keeps`) and with both (`<rule>_both`); `chance`, the share of images with
+    the new word; and the `gain` of "both" over the better baseline in percentage points, with the
+    bounds of its 95 % bootstrap interval over images, `gain_low` and `gain_high`. Rules are the
+    query ("composed") and two baselines, the "image" alone and the new "word" alone. If requested,
+    "resorted" re-sorts the nearest images of the query; if embeddings have other lengths than 1,
+    "unscaled" is the query from vectors of these lengths."""
     pairs: Mapping[str, Mapping[str, Mapping[str, int | float]]]
     """By kind and "old - new": `queries`, and `has`, `keeps` and `both` of the composed query."""
     planes: Mapping[str, Plane]
@@ -135,6 +138,7 @@ def regularities(
                 for name in ("has", "keeps", "both")
             },
             "chance": _mean([a.chance for a in analogies]),
+            **_gain(analogies, len(space.images)),
         }
     if not tables:
         raise EmbeddingsError("no embedded image has a word that could replace another")
@@ -244,6 +248,7 @@ class _Analogy:
 
     old: str
     new: str
+    rows: npt.NDArray[np.int64]  # (queries,) of the images of the queries
     # (queries,) by rule and name; NaN where there is nothing to keep.
     figures: Mapping[str, Mapping[str, npt.NDArray[np.float64]]]
     chance: npt.NDArray[np.float64]  # (queries,)
@@ -272,7 +277,7 @@ def _ask(
                 "both": np.where(nothing, np.nan, (gained & shared).mean(axis=1)),
             }
         chance = np.full(len(rows), has[new].sum() / (len(space.images) - 1))
-        yield _Analogy(old, new, figures, chance)
+        yield _Analogy(old, new, rows, figures, chance)
 
 
 def _mean(values: Sequence[npt.NDArray[np.float64]]) -> float:
@@ -280,6 +285,20 @@ def _mean(values: Sequence[npt.NDArray[np.float64]]) -> float:
     joined = np.concatenate(values)
     joined = joined[~np.isnan(joined)]
     return 100 * float(joined.mean()) if joined.size else 0.0
+
+
+def _gain(analogies: Sequence[_Analogy], images: int) -> dict[str, float]:
+    """Return `gain`, `gain_low` and `gain_high` of a kind."""
+    composed, *baselines = (
+        np.concatenate([a.figures[rule]["both"] for a in analogies])
+        for rule in ("composed", "image", "word")
+    )
+    gains = 100 * (composed - max(baselines, key=lambda both: _mean([both])))
+    known, rows = ~np.isnan(gains), np.concatenate([a.rows for a in analogies])
+    if not known.any():
+        return dict.fromkeys(("gain", "gain_low", "gain_high"), 0.0)
+    low, high = mean_intervals(gains[None, known], rows[known], images)[:, 0]
+    return {"gain": float(gains[known].mean()), "gain_low": float(low), "gain_high": float(high)}
 
 
 def _plane(space: _Space, ids: Sequence[str], has: Mapping[str, _Flags]) -> Plane | None:
@@ -323,6 +342,9 @@ COLUMNS = {
     "unscaled_both": "both: without unit length",
     "image_both": "both: image alone",
     "word_both": "both: word alone",
+    "gain": "gain",
+    "gain_low": "from",
+    "gain_high": "to",
     "word_has": "has new: word alone",
     "chance": "has new: chance",
 }

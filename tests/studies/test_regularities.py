@@ -67,6 +67,8 @@ def test_where_words_add_up_the_new_word_is_found_and_the_rest_kept(tmp_path: Pa
     assert colours["word_has"] == 100
     assert colours["word_both"] < 50
     assert colours["chance"] == pytest.approx(100 * 18 / 53)
+    assert colours["gain"] == pytest.approx(100 - colours["word_both"])
+    assert colours["gain_low"] < colours["gain"] < colours["gain_high"]
     assert found.pairs["colours"]["red - blue"] == {
         "queries": 18, "has": 100, "keeps": 100, "both": 100,
     }  # fmt: skip

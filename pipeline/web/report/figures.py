@@ -28,7 +28,7 @@ from pipeline.web.report.charts import (
     text,
 )
 from pipeline.web.report.head_inspection import WordPlane
-from pipeline.web.report.retrievals import LengthBin
+from pipeline.web.report.retrievals import PLACED, LengthBin, SentencePlane
 
 History = Sequence[Mapping[str, Any]]
 
@@ -196,16 +196,15 @@ def _distances(close: Closeness) -> tuple[float, float]:
 
 
 def places_figure(
-    name: str,
-    places: Mapping[str, Sequence[Point]],
-    shares: tuple[float, float],
-    captions: Mapping[str, str],
+    name: str, plane: SentencePlane, captions: Mapping[str, str], before: bool
 ) -> Figure:
     """Return the scatter plot of the sentences of some images, with one letter per image."""
-    alt = f"The sentences of {len(places)} images in the plane of their first two principal "
-    alt += "components, one letter per image. The closer equal letters are, the better the space "
-    alt += "groups the sentences of one image."
-    axes = share_axes(shares)
+    places, shares = plane
+    way = "in the plane of their first two principal components" if shares else "placed by t-SNE"
+    alt = f"The sentences of {len(places)} images {way}, one letter per image. The closer equal "
+    alt += "letters are, the better the space groups the sentences of one image."
+    axes = share_axes(shares) if shares else ("t-SNE", "")
+    vectors = "features, before the head," if before else "embeddings"
     # An image without another name keeps its id, so that no two groups become one.
     named = {captions.get(image) or image: points for image, points in places.items()}
     if len(named) < len(places):
@@ -213,9 +212,10 @@ def places_figure(
     rows = [[image, x, y] for image, points in places.items() for x, y in points]
     return Figure(
         name,
-        "Sentences of some images in the plane",
-        f"Principal components of the embeddings of all sentences of {len(places)} images drawn by "
-        "the seed. Each letter is a sentence; the legend has the first one of each image.",
+        "Sentences of some images in the plane" + ", before the head" * before,
+        f"{'Principal components' if shares else f't-SNE, with those of up to {PLACED} images,'} "
+        f"of the {vectors} of all sentences of {len(places)} images drawn by the seed. Each letter "
+        "is a sentence; the legend has the first one of each image.",
         alt,
         letter_chart(named, *axes, alt),
         _csv(["image", "component_1", "component_2"], rows),

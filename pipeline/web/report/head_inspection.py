@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,28 @@ import numpy.typing as npt
 
 from pipeline.heads.inputs.feature_spec import FeatureSpec, caption_blocks
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.similarity import unit_rows
 from pipeline.store.errors import PipelineError
 from pipeline.store.hashing import chosen
 from pipeline.store.schema import SchemaError, convert
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import ShardError
 from pipeline.store.shards.index import INDEX_FILE, read_index
-from pipeline.studies.embedding_map.plane import Closeness, Point, closeness, common_plane
+from pipeline.studies.embedding_map.plane import (
+    Closeness,
+    Point,
+    Projection,
+    closeness,
+    common_plane,
+)
 from pipeline.studies.embedding_map.typical_words import words_of
-from pipeline.web.report.retrievals import SEED, as_compared
+from pipeline.web.report.retrievals import (
+    SEED,
+    SentencePlane,
+    as_compared,
+    sentence_plane,
+    sentences_to_place,
+)
 
 WORDS, IMAGES_OF_A_WORD = 8, 3  # number of words in a plane, and of images per word
 WORDS_PER_CENT = 3  # minimum percentage of images that have a sentence with a displayed word
@@ -44,6 +58,7 @@ class HeadInspection:
         self._heads, self._text = heads, text
         self._folder_with = cache(_folder_with)
         self._closeness = cache(_closeness)
+        self._input_plane = cache(_input_plane)
         self._words_to_show = cache(_words_to_show)
 
     def input_closeness(
@@ -63,6 +78,13 @@ class HeadInspection:
             text = " ".join(str(error).split())
             gaps.append(f"No closeness of sentences before the head: {text}")
             return "features not to be read"
+
+    def input_plane(
+        self, metadata: Mapping[str, Any], image_of: Mapping[str, str], projection: Projection
+    ) -> SentencePlane:
+        """Return sentences in the plane of the input features of a head, which have a closeness."""
+        folder = self._folder_with(self._text, metadata["provenance"]["captions_sha256"])
+        return self._input_plane(folder, tuple(image_of.items()), projection)
 
     def words_to_show(
         self, texts: Mapping[str, str], image_of: Mapping[str, str]
@@ -178,6 +200,14 @@ def _closeness(folder: Path, image_of: tuple[tuple[str, str], ...]) -> Closeness
     captions = [(caption, row_of[image]) for caption, image in image_of if image in row_of]
     features = FeatureSet(folder).read([caption for caption, _ in captions])
     return closeness(features, np.array([row for _, row in captions], np.int64))
+
+
+def _input_plane(
+    folder: Path, image_of: tuple[tuple[str, str], ...], projection: Projection
+) -> SentencePlane:
+    sentences = sentences_to_place(dict(image_of), projection)
+    rows = FeatureSet(folder).read([*chain(*sentences.values())])
+    return sentence_plane(unit_rows(rows), sentences, projection)
 
 
 def _words_to_show(sentences: tuple[tuple[str, str], ...]) -> dict[str, tuple[str, ...]]:

@@ -31,7 +31,7 @@ from pipeline.store.packed import TextMapping
 from pipeline.studies.embedding_map.make_map import EmbeddingMap, make_map
 from pipeline.studies.embedding_map.plane import Closeness, Projection
 from pipeline.web.report.head_inspection import HeadInspection, WordPlane
-from pipeline.web.report.retrievals import Retrieval, protocol_of, retrieve
+from pipeline.web.report.retrievals import Retrieval, SentencePlane, protocol_of, retrieve
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ class Result:
     retrieval: Retrieval | None  # analysis of the embedding file; None if it is missing
     input_closeness: Closeness | str
     """Closeness of sentences in the features of the head, or a reason, such as token ids."""
+    input_plane: SentencePlane | None  # of the same features; None without a closeness
     word_plane: WordPlane | None
     """None for an ensemble, for sets of vectors, and without the head or its encoder."""
     map: EmbeddingMap | None  # map of the images; None without the embedding file or the dataset
@@ -122,7 +123,9 @@ def collect_results(
         path = _embeddings_file(metadata, file_of, folders.embeddings, gaps)
         split = text_at(metadata["provenance"], "split") or None  # of an ensemble, its members'
         embeddings = of_split(read_embeddings(path), split) if path else None
-        retrieval = retrieve(embeddings, protocol_of(metadata, recall)) if embeddings else None
+        retrieval = None
+        if embeddings:
+            retrieval = retrieve(embeddings, protocol_of(metadata, recall), projection)
         fits, gap = _fits(dataset, metadata, retrieval, folders.dataset)
         data = dataset if fits and isinstance(dataset, Dataset) else None
         gaps += [gap] if gap else []
@@ -130,20 +133,21 @@ def collect_results(
         alone = members_of(metadata) == [metadata["provenance"]]
         history = _history(folders.heads / name, metadata, gaps) if alone else ()
         close: Closeness | str = "sentences not known" if alone else "an ensemble"
-        plane = drawn = None
+        before = plane = drawn = None
         if alone and path and embeddings and retrieval and data:
             image_of = retrieval.first_gallery
             close = inspection.input_closeness(metadata, image_of, gaps)
+            if isinstance(close, Closeness):
+                before = inspection.input_plane(metadata, image_of, projection)
             texts = {caption: data.texts[caption] for caption in image_of}
             words = inspection.words_to_show(texts, image_of)
             plane = inspection.word_plane(name, path, embeddings, words, gaps)
         if embeddings and data:
             drawn = make_map(Gallery.of(embeddings, "images"), data.captions_of, projection)
-        results.append(
-            Result(
-                name, recall, metadata, history, retrieval, close, plane, drawn, data, tuple(gaps)
-            )
-        )
+        results.append(Result(
+            name, recall, metadata, history, retrieval, close, before, plane, drawn, data,
+            tuple(gaps),
+        ))  # fmt: skip
     on_read(len(names))
     return tuple(results)
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,20 @@ from pipeline.retrieval.search import Gallery, SideName, nearest
 from pipeline.retrieval.similarity import unit_rows
 from pipeline.store.hashing import chosen
 from pipeline.store.schema import SchemaError, convert
-from pipeline.studies.embedding_map.plane import Closeness, Point, closeness, principal_plane
+from pipeline.studies.embedding_map.plane import (
+    Closeness,
+    Point,
+    Projection,
+    closeness,
+    placed,
+)
 from pipeline.studies.embedding_map.typical_words import words_of
 
 SHOWN, FAILURES, TOP = 6, 6, 5
 """Number of example queries and of failures per direction, and number of results per query."""
 
 MAPPED = 8  # number of images whose sentences are drawn as points
+PLACED = 200  # number of images whose sentences t-SNE places, the drawn ones among them
 SEED = 0  # seed that selects the example queries
 
 
@@ -39,6 +46,13 @@ class QueryResult:
     hits: tuple[str, ...]  # ids of the first `TOP` items, best first
     correct: frozenset[str]
     best_correct: str  # id of the correct item at `rank`
+
+
+class SentencePlane(NamedTuple):
+    """Sentences in a plane."""
+
+    places: Mapping[str, tuple[Point, ...]]  # by image, of `MAPPED` images
+    shares: tuple[float, float] | None  # explained variance of principal components, 0-1
 
 
 @dataclass(frozen=True)
@@ -54,9 +68,7 @@ class Retrieval:
     rsum_interval: tuple[float, float]  # 95 % bootstrap interval of `rsum`
     closeness: Closeness | None
     """Of the first gallery; None for sets of vectors, or if no image has two sentences."""
-    places: Mapping[str, tuple[Point, ...]]
-    """Sentences of `MAPPED` images by id, in their principal plane; {} for sets of vectors."""
-    shares: tuple[float, float]  # explained variance of both axes of the plane, 0-1
+    plane: SentencePlane | None  # of the embeddings; None for sets of vectors
     sentences: tuple[QueryResult, ...]
     found_first: QueryResult | None
     """Result of a random sentence whose image ranks first; None if there is none."""
@@ -108,7 +120,9 @@ def protocol_of(metadata: Mapping[str, Any], recall: Mapping[str, float | int]) 
     return Protocol("all", captions_per_image=int(recall["captions_per_image"]))
 
 
-def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
+def retrieve(
+    embeddings: Embeddings, protocol: Protocol, projection: Projection = "pca"
+) -> Retrieval:
     """Rank all queries in the galleries of a protocol, and collect example results."""
     ranked = [_Ranked(e, *rank_both_ways(e)) for e in galleries(embeddings, protocol)]
     of_galleries = tuple(RankedGallery(r.images, r.captions, query_rows(r.gallery)) for r in ranked)
@@ -127,7 +141,7 @@ def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
         caption_ids,
         caption_ranks,
         (bounds["rsum_low"], bounds["rsum_high"]),
-        *_geometry(first),
+        *_geometry(first, projection),
         _results_of(ranked, "captions", chosen(caption_ids, SHOWN, SEED)),
         next(iter(_results_of(ranked, "captions", chosen(firsts, 1, SEED))), None),
         _results_of(
@@ -180,22 +194,26 @@ def worst(
     return list(first.values())[:number]
 
 
+def sentences_to_place(image_of: Mapping[str, str], projection: Projection) -> dict[str, list[str]]:
+    """Return the sentences of the images to place, by image; the drawn ones are first."""
+    sentences: dict[str, list[str]] = defaultdict(list)
+    for caption, image in image_of.items():
+        sentences[image].append(caption)
+    number = MAPPED if projection == "pca" else PLACED
+    return {image: sentences[image] for image in chosen([*sentences], number, SEED)}
+
+
 def sentence_plane(
-    embeddings: Embeddings, images: Sequence[str]
-) -> tuple[dict[str, tuple[Point, ...]], tuple[float, float]]:
-    """Return the sentences of some images as points of their principal plane, and its shares."""
-    of_image = [
-        [row for row, image in enumerate(embeddings.caption_image_ids) if image == chosen_image]
-        for chosen_image in images
-    ]
-    rows = embeddings.caption_embeddings[[row for captions in of_image for row in captions]]
-    flat, shares = principal_plane(as_compared(rows, embeddings.similarity))
+    rows: npt.NDArray[np.floating], sentences: Mapping[str, Sequence[str]], projection: Projection
+) -> SentencePlane:
+    """Place rows (sentences, dim), and keep the places of the first `MAPPED` images."""
+    flat, shares = placed(rows, projection)
     left = iter(flat.tolist())
     places = {
-        image: tuple((x, y) for x, y in islice(left, len(captions)))
-        for image, captions in zip(images, of_image, strict=True)
+        image: tuple((x, y) for x, y in islice(left, len(of_image)))
+        for image, of_image in islice(sentences.items(), MAPPED)
     }
-    return places, shares
+    return SentencePlane(places, shares)
 
 
 def as_compared(rows: npt.NDArray[np.float32], similarity: str) -> npt.NDArray[np.floating]:
@@ -204,13 +222,17 @@ def as_compared(rows: npt.NDArray[np.float32], similarity: str) -> npt.NDArray[n
 
 
 def _geometry(
-    e: Embeddings,
-) -> tuple[Closeness | None, dict[str, tuple[Point, ...]], tuple[float, float]]:
-    """Return `closeness`, `places` and `shares` of `Retrieval`."""
+    e: Embeddings, projection: Projection
+) -> tuple[Closeness | None, SentencePlane | None]:
+    """Return `closeness` and `plane` of `Retrieval`."""
     if e.caption_embeddings.ndim != 2:
-        return None, {}, (0.0, 0.0)
+        return None, None
     close = closeness(e.caption_embeddings, e.image_of_caption)
-    return close, *sentence_plane(e, chosen(e.query_ids, MAPPED, SEED))
+    row_of = {caption: row for row, caption in enumerate(e.caption_ids)}
+    image_of = dict(zip(e.caption_ids, e.caption_image_ids, strict=True))
+    sentences = sentences_to_place(image_of, projection)
+    rows = e.caption_embeddings[[row_of[c] for of_image in sentences.values() for c in of_image]]
+    return close, sentence_plane(as_compared(rows, e.similarity), sentences, projection)
 
 
 @dataclass(frozen=True)

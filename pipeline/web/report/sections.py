@@ -207,10 +207,11 @@ def own_figures(
     retrieval, dataset = result.retrieval, result.dataset
     if retrieval is None or dataset is None:
         return
-    if retrieval.places:
-        name = f"{result.name}-sentences"
-        captions = _first_captions(dataset, retrieval.places)
-        yield places_figure(name, retrieval.places, retrieval.shares, captions)
+    for before, sentences in ((True, result.input_plane), (False, retrieval.plane)):
+        if sentences is not None and sentences.places:
+            name = f"{result.name}-sentences" + "-before" * before
+            captions = _first_captions(dataset, sentences.places)
+            yield places_figure(name, sentences, captions, before)
     if result.word_plane is not None:
         name = f"{result.name}-words"
         captions = _first_captions(dataset, chain(*result.word_plane.images.values()))

@@ -4,11 +4,21 @@ import random
 from itertools import pairwise
 from statistics import median
 
+import numpy as np
 import pytest
 
 from pipeline.store.hashing import chosen
+from pipeline.studies.embedding_map.plane import Projection, placed
 from pipeline.studies.embedding_map.typical_words import words_of
-from pipeline.web.report.retrievals import by_length, by_word, worst
+from pipeline.web.report.retrievals import (
+    MAPPED,
+    PLACED,
+    by_length,
+    by_word,
+    sentence_plane,
+    sentences_to_place,
+    worst,
+)
 
 
 def _queries(number: int, seed: int) -> tuple[list[str], list[int]]:
@@ -82,3 +92,18 @@ def test_worst_are_one_a_group_and_ties_by_id() -> None:
     assert worst(ids, [9, 9, 9, 3, 5], ["x", "y", "x", "z", "z"], 3) == ["b", "c", "e"]
     assert worst(ids, [9, 9, 9, 3, 5], ids, 2) == ["b", "c"]
     assert worst([], [], [], 2) == []
+
+
+@pytest.mark.parametrize(("projection", "number"), [("pca", MAPPED), ("tsne", PLACED)])
+def test_the_same_sentences_are_drawn_by_either_projection(
+    projection: Projection, number: int
+) -> None:
+    image_of = {f"{k}#{c}": str(k) for k in range(PLACED + 40) for c in range(2)}
+    sentences = sentences_to_place(image_of, projection)
+    assert [*sentences] == chosen([*dict.fromkeys(image_of.values())], number, 0)
+    rows = np.random.default_rng(0).random((2 * number, 5)).astype(np.float32)
+    places, shares = sentence_plane(rows, sentences, projection)
+    assert [*places] == [*sentences][:MAPPED]
+    points = [point for of_image in places.values() for point in of_image]
+    assert points == [tuple(p) for p in placed(rows, projection)[0][: 2 * MAPPED].tolist()]
+    assert (shares is None) == (projection == "tsne")
