@@ -2,14 +2,15 @@
 
 python docs/tools/claims.py data/claims/flickr8k [EARLIER.json]
 
-An earlier claims.json adds its outcomes to the tables, and the figures whose outcome has changed.
+An earlier claims.json adds its outcomes, also of claims that are not tested any more, and lists the
+figures whose outcome has changed.
 """
 
 import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,32 +66,49 @@ _COLUMNS = ("figure", "paper", "here", "difference, 95 %", "trainings", "p", "ou
 
 def page(judged: Tests, earlier: Tests = ()) -> str:
     """Return the page of the objects of a `claims.json`, and of an earlier one."""
-    claims: dict[str, list[Mapping[str, Any]]] = {}
-    for one in judged:
-        if one["comparison"]:
-            claims.setdefault(one["name"], []).append(one)
-    lines = [HEAD, _summary(judged, claims), ""]
+    before = {_key(one): one for one in earlier if one["comparison"]}
+    claims = _by_claim(one for one in judged if one["comparison"] or _key(one) in before)
+    tested = _by_claim(one for one in judged if one["comparison"])
+    lines = [HEAD, _summary(judged, tested), ""]
     for title, outcomes in _GROUPS.items():
-        items = [_item(tests, outcomes) for tests in claims.values() if _is_in(tests, outcomes)]
+        items = [_item(tests, outcomes) for tests in tested.values() if _is_in(tests, outcomes)]
         lines += [f"## {title}", "", *items, ""] if items else []
-    lines += _not_judged(judged)
-    if before := {_key(one): one for one in earlier if one["comparison"]}:
-        changes = changed(judged, earlier)
-        lines += [
-            "## Changed outcomes",
-            "",
-            f"{len(changes)} of {len(before)} figures that were tested before have another outcome "
-            "(in brackets the trainings of each side):",
-            "",
-            *changes,
-            "",
-        ]
-    lines.append(NOTES)
+    if before:
+        lines += _since(judged, earlier, [claims[name] for name in claims if name not in tested])
+    lines += [*_not_judged([one for one in judged if one["name"] not in claims]), NOTES]
     for paper in dict.fromkeys(tests[0]["paper"] for tests in claims.values()):
         lines += [f"## {_title(paper)}", ""]
         for tests in claims.values():
             lines += _block(tests, before) if tests[0]["paper"] == paper else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _by_claim(tests: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    claims: dict[str, list[Mapping[str, Any]]] = {}
+    for one in tests:
+        claims.setdefault(one["name"], []).append(one)
+    return claims
+
+
+def _since(judged: Tests, earlier: Tests, untested: Sequence[Tests]) -> list[str]:
+    """Return the outcomes that have changed, and those of claims that were only tested before."""
+    lines = changed(judged, earlier)
+    lines = [
+        "## Changed outcomes",
+        "",
+        f"{len(lines)} figures have another outcome than last time (in brackets the trainings of "
+        "each side).",
+        "",
+        *lines,
+        "",
+    ]
+    if untested:
+        names = {tests[0]["name"] for tests in untested}
+        before = _by_claim(one for one in earlier if one["comparison"] and one["name"] in names)
+        outcomes = set().union(*_GROUPS.values())
+        items = [_item(tests, outcomes) for tests in before.values()]
+        lines += ["## Tested last time only", "", *items, ""]
+    return lines
 
 
 def changed(judged: Tests, earlier: Tests) -> list[str]:
@@ -175,10 +193,12 @@ def _row(one: Mapping[str, Any]) -> list[str]:
     found, figure = one["comparison"], one["figure"]
     digits = digits_of(figure["measure"])
     printed = [figure["first"], figure["second"]]
+    cells = [heading(figure["measure"]), "" if None in printed else ", ".join(map(str, printed))]
+    if not found:
+        return cells + [""] * (len(_COLUMNS) - len(cells))
     means = [sum(found[side]) / len(found[side]) for side in ("first", "second")]
     return [
-        heading(figure["measure"]),
-        "" if None in printed else ", ".join(map(str, printed)),
+        *cells,
         ", ".join(f"{mean:.{digits}f}" for mean in means),
         _difference(one),
         _trainings(one),

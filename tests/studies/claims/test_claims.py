@@ -196,21 +196,28 @@ def test_the_page_lists_claims_by_outcome_and_has_each_once(
 
 
 def test_the_page_has_the_outcomes_of_an_earlier_list(claims: Callable[..., Path]) -> None:
-    """Matched by claim and figure; an undecided figure may fall short of the paper's gain."""
-    file = claims(claim("better", "good", "poor"), claim("near", "good", "near"))
-    now = json.loads(json.dumps(as_json(judge(read_claims(file), "data/mine"))))
-    then = json.loads(json.dumps(now))
+    """Matched by claim and figure, also where nothing is tested now; † is short of the paper."""
+    names = ("better", "good", "poor"), ("near", "good", "near"), ("lost", "good", "poor")
+    then = as_json(judge(read_claims(claims(*(claim(*name) for name in names))), "data/mine"))
+    then = json.loads(json.dumps(then))
     then[0]["outcome"], then[0]["comparison"]["first"] = "undecided", [70.0]
     then[1]["name"] = "another"
+    now = as_json(judge(read_claims(claims(
+        *(claim(*name) for name in names[:2]), claim("lost", "lost", "poor"),
+    )), "data/mine"))  # fmt: skip
     tool = runpy.run_path(str(PROJECT / "docs/tools/claims.py"))
     change = "[claim of better](#claim-of-better), t→i R@1: undecided (1, 1), now holds (3, 1)"
     assert tool["changed"](now, then) == [f"- {change}"]
     page = tool["page"](now, then)
-    assert "1 of 2 figures that were tested before have another outcome" in page
+    assert "1 figures have another outcome than last time" in page
     assert f"\n- {change}\n" in page
-    better, near = re.findall(r"^\| t→i R@1 .*$", page, re.MULTILINE)
+    assert "## Tested last time only\n\n- [claim of lost](#claim-of-lost)" in page
+    assert "## Not judged" not in page
+    better, near, lost = re.findall(r"^\| t→i R@1 .*$", page, re.MULTILINE)
     assert re.search(r" \| holds \\\* \| undecided \(1, 1\): \+[\d.]+, .* to .* \|$", better)
     assert near.endswith(r" | undecided \* † |  |")  # of a gain of 6.5 in the paper
+    assert lost.startswith("| t→i R@1 | 9.5, 3.0 |  |  |  |  |  | holds (3, 1): +")
+    assert lost.count(" |") == better.count(" |") == 8
 
 
 def test_the_page_of_verdicts_has_all_claims_and_nothing_by_hand() -> None:
