@@ -14,6 +14,7 @@ import pytest
 import torch
 from efficientnet_lite_pytorch import EfficientNet
 from PIL import Image
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision import models
@@ -211,7 +212,7 @@ def test_every_meaning_of_fc7(
 
 
 def test_each_vgg_and_resnet_of_the_catalogue_has_its_source_here() -> None:
-    vgg = {name for name in RECIPES if name.startswith("vgg")}
+    vgg = {name for name in RECIPES if name.startswith("vgg") and "conv5" not in name}
     assert vgg == {*VGG_SOURCES, *(name.replace("-", "-caffe-", 1) for name in VGG_SOURCES)}
     resnet = {name.removeprefix("resnet152-").removeprefix("v2-") for name in RECIPES} - vgg
     assert {name for name in resnet if "pool" in name or "grid" in name} >= set(RESNET_SOURCES)
@@ -289,6 +290,34 @@ def test_resnet152_in_full(photos: list[Image.Image]) -> None:
     pooled = both(pool, state, photos[:2])
     assert relative(pooled, cells["pooled"]) < 1e-6
     assert relative(found.mean(dim=(1, 2)), pooled) < 1e-6
+
+
+@pytest.mark.parametrize("size", [224, 320])
+@torch.inference_mode()
+def test_convolutions_of_vgg16(size: int, photos: list[Image.Image], tmp_path: Path) -> None:
+    """The last convolution is the 13th, as 13 named convolutions and four poolings of torch say."""
+    recipes = [resolve_recipe(f"vgg16-caffe-conv5-{tap}{f'-{size}' * (size != 224)}")
+               for tap in ("grid", "pool")]  # fmt: skip
+    whole = load_weights(recipes[0], "random:0").state
+    names = [f"conv{b}_{n}" for b, count in enumerate((2, 2, 3, 3, 3), 1)
+             for n in range(1, count + 1)]  # fmt: skip
+    layers = sorted({int(name.split(".")[1]) for name in whole if name.startswith("features.")})
+    caffe = {
+        f"{name}.{leaf}": whole[f"features.{layer}.{leaf}"]
+        for name, layer in zip(names, layers, strict=True)
+        for leaf in ("weight", "bias")
+    }
+    x = torch.stack([oxford(squash(size, BILINEAR)(image)) for image in photos[:1]])
+    for name in names:
+        if name.endswith("_1") and name != "conv1_1":
+            x = F.max_pool2d(x, 2)
+        x = F.conv2d(x, caffe[f"{name}.weight"], caffe[f"{name}.bias"], padding=1).relu()
+    save_file(caffe, tmp_path / "convolutions.safetensors")  # without the layers behind
+    for recipe, expected in zip(recipes, (x.permute(0, 2, 3, 1), x.mean((2, 3))), strict=True):
+        state = load_weights(recipe, str(tmp_path / "convolutions.safetensors")).state
+        found = both(recipe, state, photos[:1])
+        assert found.shape == (1, *recipe.shape)
+        assert relative(found, expected) < 1e-6
 
 
 @pytest.mark.slow

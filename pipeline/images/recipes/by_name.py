@@ -1,5 +1,6 @@
 """Image recipes by name: those of the catalogue, at any size and layer, of libraries and guests."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -125,7 +126,7 @@ def _resized(base: Recipe, size: int) -> Recipe:
         raise RecipeError(
             f"{name}: {size} pixels are not a multiple of {_STRIDE} from {_LEAST} to {_MOST}"
         )
-    cells = (size // _STRIDE, size // _STRIDE) if base.pool == "none" else ()
+    cells = 2 * (_cells(base, size),) if base.pool == "none" else ()
     resize = replace(base.resize, size=round(base.resize.size * size / base_size))
     crop, shape = replace(base.crop, size=size), (*cells, base.shape[-1])
     return replace(
@@ -133,6 +134,12 @@ def _resized(base: Recipe, size: int) -> Recipe:
         backbone=AT_OTHER_SIZES.get(base.backbone, base.backbone),
         source=f"as {base.name}, at {size} pixels",
     )  # fmt: skip
+
+
+def _cells(grid: Recipe, size: int) -> int:
+    """Return the cells of each side at a size, a multiple of all strides, which are powers of 2."""
+    stride = 2 ** round(math.log2(grid.crop.size / grid.shape[0]))
+    return size // stride
 
 
 def resolve_recipe(

@@ -123,6 +123,19 @@ def _squashed(
     return [pool, grid, recipe("pool-10crop", size * 8 // 7, "ten")]
 
 
+def _conv5() -> list[Recipe]:
+    """The last map of VGG-16 before its last pooling, of the squashed image, and its mean."""
+
+    def recipe(tap: str, pool: str, shape: tuple[int, ...]) -> Recipe:
+        return Recipe(
+            f"vgg16-caffe-conv5-{tap}", "vgg16", _VGG["vgg16"][1], _SQUASH_224, _WHOLE, _OXFORD,
+            "features.29", "relu", pool, "none", shape,
+            ROW_AXES if len(shape) == 1 else GRID_AXES, source="Xu 2015, with VGG-16",
+        )  # fmt: skip
+
+    return [recipe("pool", "mean over cells", (512,)), recipe("grid", "none", (14, 14, 512))]
+
+
 def _caffe(recipe: Recipe) -> Recipe:
     """The same image and layer with the original weights, which expect BGR 0-255 minus a mean."""
     name = recipe.name.replace(recipe.backbone, f"{recipe.backbone}-caffe")
@@ -158,6 +171,7 @@ RECIPES: dict[str, Recipe] = {r.name: replace(r, trained_on=_ILSVRC) for r in (
     *_squashed("xception", _XCEPTION, "Chollet 2017", "block14", _KERAS, 299),
     *_VGGS,
     *map(_caffe, _VGGS),
+    *_conv5(),
     # Whole images as torchvision evaluates these two; Dong 2018 names only the layers.
     Recipe("alexnet-fc7", "alexnet", "torchvision:AlexNet_Weights.IMAGENET1K_V1", _SHORT_256,
            _CENTRE, _IMAGENET, "classifier.4", "relu", "none", "none", (4096,), ROW_AXES,
