@@ -126,14 +126,15 @@ def _squashed(
 def _conv5() -> list[Recipe]:
     """The last map of VGG-16 before its last pooling, of the squashed image, and its mean."""
 
-    def recipe(tap: str, pool: str, shape: tuple[int, ...]) -> Recipe:
+    def recipe(tap: str, cells: int = 0) -> Recipe:
         return Recipe(
             f"vgg16-caffe-conv5-{tap}", "vgg16", _VGG["vgg16"][1], _SQUASH_224, _WHOLE, _OXFORD,
-            "features.29", "relu", pool, "none", shape,
-            ROW_AXES if len(shape) == 1 else GRID_AXES, source="Xu 2015, with VGG-16",
+            "features.29", "relu", "none" if cells else "mean over cells", "none",
+            (cells, cells, 512) if cells else (512,), GRID_AXES if cells else ROW_AXES,
+            source="Xu 2015, with VGG-16",
         )  # fmt: skip
 
-    return [recipe("pool", "mean over cells", (512,)), recipe("grid", "none", (14, 14, 512))]
+    return [recipe("pool"), recipe("grid", cells=14)]
 
 
 def _caffe(recipe: Recipe) -> Recipe:
