@@ -45,7 +45,7 @@ BUDGET = {
     # 4 more: a tapped layer has the attributes that other layers read.
     # 37 more: reader processes are given what is behind a URL.
     # 28 more: missing tar files keep their shards, and ids are distinct.
-    "images": 7990,  # to become 5,300
+    "images": 8012,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
     # 80 more: sentence transformers of the hub, and by pooling.
     # 200 more: text towers of transformers.
@@ -97,7 +97,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 49072,  # to become 27,000
+    "tests": 49102,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
