@@ -81,7 +81,6 @@ def test_help_is_readable() -> None:
             continue
         assert callable(value)
         signature = inspect.signature(value)
-        assert len(str(signature)) < 1130, name
         for private in ("_typing", "ForwardRef", " object at 0x", "numpy._"):
             assert private not in str(signature), name
         for parameter in signature.parameters.values():

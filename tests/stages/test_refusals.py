@@ -36,7 +36,9 @@ def test_mistakes_get_one_paragraph_and_leave_nothing(
     ended = pipeline(*line.split())
     status, message = expected.split(maxsplit=1)
     assert (ended.status, ended.stdout) == (int(status), ""), ended.stderr
-    (paragraph,) = (text for text in ended.stderr.splitlines() if "error" in text.lower())
+    *before_it, paragraph = ended.stderr.splitlines()
+    assert [text for text in before_it if "error" in text.lower()] == []
+    assert "error" in paragraph.lower()
     assert message in paragraph
     assert "did you mean" not in paragraph or paragraph.count(",") < 8, "a few names, not all"
     assert not [path for path in {*Path().rglob("*")} - before if ".work" not in str(path)]

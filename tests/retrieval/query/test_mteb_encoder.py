@@ -1,7 +1,7 @@
 """MTEB's image-text retrieval over a head and its encoder, with the figures of this project."""
 
-import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.measures import DIRECTIONS
 from pipeline.retrieval.query.mteb_encoder import MtebEncoder
 from pipeline.retrieval.ranking.recall import recall_table
+from pipeline.retrieval.similarity import CROSS_ATTENTIONS
 from pipeline.studies.relevance.figures import relevance_figures
 from pipeline.studies.relevance.relevance_file import rows_of
 from tests.retrieval.query.factories import CAPTIONS, FILES, embedded
@@ -42,13 +43,14 @@ def test_embeddings_are_those_of_the_embedding_file(made: Path) -> None:
             model.encode([batch])
 
 
+@pytest.mark.parametrize("name", ["order", *CROSS_ATTENTIONS])
 def test_a_similarity_that_depends_on_the_side_is_refused(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(made / "head", tmp_path / "head")
-    monkeypatch.setattr("pipeline.retrieval.query.mteb_encoder.SYMMETRIC", ("dot",))
-    with pytest.raises(EmbeddingsError, match="has the similarity euclidean"):
-        MtebEncoder(tmp_path / "head", made / "encoder")
+    trained = SimpleNamespace(experiment="e", head=SimpleNamespace(similarity=name))
+    monkeypatch.setattr("pipeline.retrieval.query.mteb_encoder.load_head", lambda _: trained)
+    with pytest.raises(EmbeddingsError, match=f"has the similarity {name}"):
+        MtebEncoder(made / "head", made / "encoder")
 
 
 @pytest.mark.filterwarnings("ignore")
