@@ -87,7 +87,7 @@ def cider(captions: list[list[str]], references: list[list[list[str]]]) -> list[
                 norms = np.linalg.norm([*one.values()]) * np.linalg.norm([*other.values()])
                 penalty = np.exp(-((len(caption) - len(text)) ** 2) / 72)
                 totals[row] += dot / (norms or 1) * penalty / len(texts)
-    return list(10 * totals / 4)
+    return [*map(float, 10 * totals / 4)]
 
 
 def test_each_rating_is_a_pair_of_its_own(tmp_path: Path, dataset: Path) -> None:

@@ -117,7 +117,7 @@ def test_order_of_rows_and_block_size_change_nothing(similarity: str, rank: Rank
 @pytest.mark.parametrize("similarity", [*SIMILARITIES, *SETS])
 @pytest.mark.parametrize("value", [0.0, 0.1])
 @pytest.mark.parametrize("rank", [rank_both_ways, rank_on("cpu")], ids=["numpy", "torch"])
-def test_constant_embeddings_score_about_chance(
+def test_constant_embeddings_score_at_most_chance(
     similarity: str, value: float, rank: Ranker
 ) -> None:
     e = made([5] * 100, similarity)
