@@ -5,6 +5,7 @@ import warnings
 from collections import Counter
 from functools import reduce
 from itertools import combinations
+from math import log
 from operator import or_
 from pathlib import Path
 
@@ -77,10 +78,11 @@ def cider(captions: list[list[str]], references: list[list[list[str]]]) -> list[
     totals = np.zeros(len(captions))
     for n in (1, 2, 3, 4):
         seen = Counter(g for texts in references for g in {g for t in texts for g in ngrams(t, n)})
-        weight = {g: np.log(len(captions) / number) for g, number in seen.items()}
-        rare = np.log(len(captions))
+        weight = {g: log(len(captions) / number) for g, number in seen.items()}
         for row, (caption, texts) in enumerate(zip(captions, references, strict=True)):
-            one = {g: tf * weight.get(g, rare) for g, tf in ngrams(caption, n).items()}
+            one = {
+                g: tf * weight.get(g, log(len(captions))) for g, tf in ngrams(caption, n).items()
+            }
             for text in texts:
                 other = {g: tf * weight[g] for g, tf in ngrams(text, n).items()}
                 dot = sum(min(one.get(g, 0), value) * value for g, value in other.items())
