@@ -39,6 +39,9 @@ PLANES = ("colours", "places", "weather")
 SHOWN = 3
 """Maximum number of images per word in a plane."""
 
+CHANGES, NEAREST = 2, 4
+"""Number of changes of words with a sheet, by kind, and of images on a sheet."""
+
 _UNIT = 0.01
 """Embeddings whose lengths differ less from 1 are of length 1, such as those stored as float16."""
 
@@ -83,6 +86,16 @@ class Plane:
 
 
 @dataclass(frozen=True)
+class Sheet:
+    """The images nearest to an image minus a word plus another (figure 4 of Kiros et al. 2014)."""
+
+    image: str
+    minus: str
+    plus: str  # the same word in a sanity check
+    nearest: tuple[str, ...]  # ids of other images, best first
+
+
+@dataclass(frozen=True)
 class Regularities:
     """Results of queries by an image minus one word plus another, in per cent."""
 
@@ -98,6 +111,7 @@ class Regularities:
     pairs: Mapping[str, Mapping[str, Mapping[str, int | float]]]
     """By kind and "old - new": `queries`, and `has`, `keeps` and `both` of the composed query."""
     planes: Mapping[str, Plane]
+    sheets: Mapping[str, tuple[Sheet, ...]] = field(default_factory=dict)  # by kind
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -121,10 +135,12 @@ def regularities(
     space = _Space(embedded.image_embeddings[:], _vectors(searcher, kinds, log))
     tables: dict[str, dict[str, float]] = {}
     pairs: dict[str, dict[str, dict[str, float]]] = {}
+    sheets: dict[str, tuple[Sheet, ...]] = {}
     for kind in kinds:
         analogies = list(_ask(space, has[kind.name], has[kind.keeps], around_mean))
         if not analogies:
             continue
+        sheets[kind.name] = tuple(_sheets(space, embedded.image_ids, analogies))
         pairs[kind.name] = {
             f"{a.old} - {a.new}": {"queries": len(a.chance), **a.means("composed")}
             for a in analogies
@@ -148,7 +164,7 @@ def regularities(
         if kind.name in PLANES
         and (plane := _plane(space, embedded.image_ids, has[kind.name])) is not None
     }
-    return Regularities(tables, pairs, planes, dict(embedded.provenance))
+    return Regularities(tables, pairs, planes, sheets, dict(embedded.provenance))
 
 
 def words_of_images(
@@ -299,6 +315,16 @@ def _gain(analogies: Sequence[_Analogy], images: int) -> dict[str, float]:
         return dict.fromkeys(("gain", "gain_low", "gain_high"), 0.0)
     low, high = mean_intervals(gains[None, known], rows[known], images)[:, 0]
     return {"gain": float(gains[known].mean()), "gain_low": float(low), "gain_high": float(high)}
+
+
+def _sheets(space: _Space, ids: Sequence[str], analogies: Sequence[_Analogy]) -> Iterator[Sheet]:
+    """Yield sheets of some changes, and the first without a change."""
+    drawn = np.random.default_rng(0).permutation(len(analogies))[:CHANGES]
+    changes = [(analogies[at].rows[:1], analogies[at].old, analogies[at].new) for at in drawn]
+    row, word, _ = changes[0]
+    for at, minus, plus in (*changes, (row, word, word)):
+        (hits,) = space.hits(at, minus, plus, None)["composed"]
+        yield Sheet(ids[at[0]], minus, plus, tuple(ids[k] for k in hits[:NEAREST]))
 
 
 def _plane(space: _Space, ids: Sequence[str], has: Mapping[str, _Flags]) -> Plane | None:

@@ -72,6 +72,10 @@ def test_where_words_add_up_the_new_word_is_found_and_the_rest_kept(tmp_path: Pa
     assert found.pairs["colours"]["red - blue"] == {
         "queries": 18, "has": 100, "keeps": 100, "both": 100,
     }  # fmt: skip
+    change, _, same = found.sheets["colours"]
+    assert {image.split("-")[1] for image in change.nearest} == {change.plus}
+    assert (same.image, same.minus, same.plus) == (change.image, change.minus, change.minus)
+    assert {image[:-2] for image in same.nearest} == {same.image[:-2]}
     assert set(found.planes["colours"].words) == set(COLOURS)
     assert "woman" in lines[0]
     write_regularities(tmp_path / "x.json", found)

@@ -1,7 +1,7 @@
 """Page of generated captions: scores of all systems, example images, and regularities."""
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ def write_captions_page(
         regularities=spaces,
         regularity_columns={name: columns_of(space) for name, space in spaces.items()},
         planes={name: _planes(space, manifest) for name, space in spaces.items()},
+        jpegs=_jpegs(spaces.values(), manifest),
         licence=manifest.licence,
     )
     monitor.log(f"{path}: {counted(len(captions), 'system')}, {counted(len(spaces), 'space')}")
@@ -140,6 +141,14 @@ def _cell(value: float | int | None) -> str:
     if value is None:
         return ""
     return str(value) if isinstance(value, int) else f"{value:.2f}"
+
+
+def _jpegs(spaces: Iterable[Regularities], manifest: Manifest) -> dict[str, str]:
+    """Return the small JPEG of each image on a sheet, as Base64."""
+    sheets = [s for space in spaces for of_kind in space.sheets.values() for s in of_kind]
+    images = dict.fromkeys(image for s in sheets for image in (s.image, *s.nearest))
+    files = manifest.path_by_id
+    return {k: b64encode(small_jpeg(files.get(k), _SMALL, _QUALITY)).decode() for k in images}
 
 
 def _planes(space: Regularities, manifest: Manifest) -> dict[str, str]:

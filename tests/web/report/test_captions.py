@@ -10,7 +10,7 @@ from pipeline.language.captioning.captions import Caption
 from pipeline.language.captioning.captions_file import Described, write_captions
 from pipeline.language.score_captions import evaluate_captions
 from pipeline.store.errors import WrongUsage
-from pipeline.studies.regularities import Plane, Regularities, write_regularities
+from pipeline.studies.regularities import Plane, Regularities, Sheet, write_regularities
 from pipeline.studies.scenes.draw_scenes import draw_scenes
 from pipeline.studies.scenes.drawn_truth import drawn_truth
 from pipeline.web.report.caption_report import write_captions_page
@@ -36,7 +36,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Manifest]:
         ("analogies", "queries", "composed_has", "composed_keeps", "composed_both", "image_both",
          "word_both", "word_has", "chance"), 12.25)}  # fmt: skip
     planes = {"colours": Plane({"red": (0, 1)}, {"red": {first: (1, 0)}}, (0.75, 0.25))}
-    write_regularities(folder / "spaces" / "linear.json", Regularities(kinds, {}, planes))
+    sheets = {"colours": (Sheet(first, "red", "blue", (manifest.entries[1].id,)),)}
+    write_regularities(folder / "spaces" / "linear.json", Regularities(kinds, {}, planes, sheets))
     return folder, manifest
 
 
@@ -55,7 +56,8 @@ def test_the_page_has_scores_verdicts_and_pictures(made: tuple[Path, Manifest]) 
     monitor = Recorder()
     page = page_of(folder, "html", monitor, "own", "odd")
     assert page == page_of(folder, "again", Recorder(), "own", "odd")
-    assert page.count('src="data:image/jpeg;base64') == 6
+    assert page.count('src="data:image/jpeg;base64') == 6 + 2
+    assert "the first image − red + blue" in page
     assert page.count('<span class="best">true</span>') == 6
     assert (page.count("not parsed"), page.count("no caption")) == (5, 1)
     assert "&lt;script&gt;a purple dog" in page
