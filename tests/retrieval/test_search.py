@@ -77,9 +77,10 @@ def test_no_query_one_row_and_what_has_no_similarity() -> None:
     gallery = gallery_of(3, "images", "cosine")
     with pytest.raises(EmbeddingsError, match="embed both with one head"):
         nearest(gallery, np.ones((1, 8), np.float32), "captions", 1)
-    large = np.full((3, 7), 1e30, np.float32)
-    with pytest.raises(EmbeddingsError, match="not a finite float32"):
-        nearest(replace(gallery, similarity="dot", rows=large), large, "captions", 1)
+    for size, message in ((1e30, "not a finite float32"), (1e-30, "0 as a float32 number")):
+        rows = np.full((3, 7), size, np.float32)
+        with pytest.raises(EmbeddingsError, match=message):
+            nearest(replace(gallery, similarity="dot", rows=rows), rows, "captions", 1)
 
 
 BASIS: list[Array] = list(np.eye(4, dtype=np.float32))

@@ -109,7 +109,7 @@ class FeatureHeader:
             if other.get(name) == value:
                 continue
             if name == "recipe":
-                return f"holds features of another recipe: {_fields(other.get(name), self.recipe)}"
+                return f"holds features of another recipe: {_fields(other.get(name), value)}"
             return f"has {name} {other.get(name)!r}, not {value!r}"
         return None
 
@@ -135,8 +135,9 @@ def trained_on_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
     return decode(attributes.get("trained_on", "[]"), tuple[str, ...])
 
 
-def _fields(text: Any, recipe: dict[str, Any]) -> str:
-    """Return the fields in which a recipe, as JSON text, differs; the text if it is invalid."""
+def _fields(text: Any, requested: str) -> str:
+    """Return the fields in which two recipes, as JSON texts, differ; the first if it is invalid."""
+    recipe = dict(parse_json(requested))
     try:
         old = dict(parse_json(text))
     except (ValueError, TypeError):

@@ -1,6 +1,7 @@
 """Word2VisualVec: its layers by hand, captions without padding, refusals, training."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,9 +152,18 @@ def test_the_marginal_ranking_loss_is_that_of_the_similarity(similarity: str) ->
     torch.testing.assert_close(made.loss(net, batch, 0, torch.Generator()), expected)
 
 
-def test_weight_decay_reaches_the_optimiser() -> None:
-    made = task(Word2VisualVecSettings(weight_decay=0.01), inputs_of_parts((CHANNELS,), COUNTS))
-    assert made.optimiser(made.build(None)).defaults["weight_decay"] == 0.01
+def test_weight_decay_adds_a_share_of_every_weight_to_its_gradient() -> None:
+    """Torch's decay, not twice the share as the derivative of Keras's l2."""
+    made = task(Word2VisualVecSettings(weight_decay=0.01), inputs_of_parts((CHANNELS,), SEQUENCE))
+    net = made.build(None)
+    before = [p.detach().clone() for p in net.parameters()]
+    optimiser: Any = made.optimiser(net)
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimiser.step()
+    for parameter, weight in zip(net.parameters(), before, strict=True):
+        mean_square = optimiser.state[parameter]["square_avg"]
+        torch.testing.assert_close(mean_square, 0.1 * (0.01 * weight) ** 2)
 
 
 def test_negative_targets_are_refused_by_the_first_image_that_has_one() -> None:

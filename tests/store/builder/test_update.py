@@ -137,8 +137,9 @@ def test_a_damaged_shard_of_the_old_set_is_recomputed(
 
 def test_features_of_another_recipe_are_moved_aside_and_back(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first, other = header(), header(recipe={"name": "made", "scale": 2})
-    build(out, ROWS)
+    recipes: list[dict[str, object]] = [{"scale": n, "equal": (1, 2)} for n in (1, 2)]
+    first, other = (header(recipe=recipe) for recipe in recipes)
+    build(out, ROWS, recipe=first.recipe)
     old = contents(out)
     with ShardBuild(out, other, UPDATED, ROWS_PER_SHARD, update=True) as work:
         aside = tmp_path / f"out~{first.recipe_hash[:8]}"
