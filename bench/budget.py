@@ -28,7 +28,7 @@ BUDGET = {
     # 960 more: feature sets in a store, shard by shard, with leases, and what tasks carry to
     # workers that share no folder.
     # 58 more: missing inputs, lost leases and late tasks cost a set in a store no features.
-    "store": 15659,  # to become 8,900
+    "store": 15660,  # to become 8,900
     # 89 more: the same, when a dataset is prepared.
     # 108 more: the same, when a dataset is prepared.
     # 90 more: links into the project and DVC's cache, and bad names of files.
@@ -97,7 +97,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 49149,  # to become 27,000
+    "tests": 49161,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
