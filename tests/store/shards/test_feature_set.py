@@ -311,8 +311,8 @@ def test_what_weights_were_trained_on_goes_along_and_is_in_no_hash(tmp_path: Pat
     assert merged.header.trained_on == index.header.trained_on
 
 
-def test_every_changed_byte_of_an_index_is_found(tmp_path: Path) -> None:
-    """Also of the name of the training data, which decides whether a row has seen the test."""
+def test_every_changed_value_of_an_index_is_found(tmp_path: Path) -> None:
+    """Also the name of the training data, which decides whether a row has seen the test."""
     build(tmp_path, 25, trained_on=("COCO, captions",))
     path = tmp_path / "index.json"
     whole = path.read_bytes()
