@@ -48,6 +48,13 @@ if TYPE_CHECKING:
 @option(
     "--dim", "Keep the first N dimensions, scaled to length 1.  [default: all]", COUNT, metavar="N"
 )
+@option(
+    "--csls/--no-csls",
+    "Correct cosines for rows that are near to everything, by their nearest rows of the training "
+    "split (CSLS); adds two dimensions, similarity dot.  [default: as in params.yaml, for the "
+    "split of the tables]",
+    default=None,
+)
 @options_of(Place)
 def embed(
     experiment: str | None,
@@ -60,6 +67,7 @@ def embed(
     leave_out_failed: bool,
     store: "Store",
     dim: int | None,
+    csls: bool | None,
     place: Place,
 ) -> None:
     """Embed the images and captions of a split with the head of one experiment, or of all.
@@ -71,7 +79,7 @@ def embed(
     Examples:
       pipeline embed --experiment kiros2014-linear --split all
       pipeline embed --experiment kiros2014-linear --store int8 --dim 128 --out small.h5
-      pipeline embed --experiment wang2016-nonlinear-bidirectional-structure
+      pipeline embed --experiment vsepp --csls
       pipeline embed
     """
     from stages.plan import experiment_of
@@ -105,7 +113,8 @@ def embed(
             images=images or layout.features(plan.embedded_images),
             captions=captions or layout.text(plan.captions.name),
             select=Selection(split or tested, leave_out_failed=leave_out_failed),
-            stored=Stored(store, dim),
+            # Training rows have their own captions in the reference: corrected on request alone.
+            stored=Stored(store, dim, plan.csls and not other if csls is None else csls),
             place=place,
             monitor=CONSOLE,
         )

@@ -112,6 +112,7 @@ class ExperimentEntry:
     average_captions: bool | None = None
     finetuning: dict[str, Any] = field(default_factory=dict)
     precision: Literal["float32", "bf16"] = "float32"
+    csls: bool = False
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
         average_captions=entry.average_captions,
         finetuning=entry.finetuning,
         precision=entry.precision,
+        csls=entry.csls,
     )
     return _with_options(params, plan)
 

@@ -179,6 +179,8 @@ def _sides(
     planned = experiment_finder(experiments)(unseeded(name))
     if planned.of_phrases:
         raise WrongUsage(f"{name} is fitted on regions and phrases, which have no embedding file")
+    if planned.csls:
+        raise WrongUsage(f"rows of {name} are corrected by `csls`; export it without `csls: true`")
     head, file = layout.head(name), layout.embeddings(name)
     for path in (head / TENSORS_FILE, file):
         if not path.is_file():

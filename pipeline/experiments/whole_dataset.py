@@ -65,7 +65,7 @@ def _stored_before(file: Path) -> Stored:
     """Return the storage format of a file's vectors; the default if it is unreadable."""
     with suppress(EmbeddingsError):
         if record := embeddings_record(file):
-            return Stored(record["store"], record["dim"])
+            return Stored(record["store"], record["dim"], record["csls"] is not None)
     return Stored()
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -30,11 +31,13 @@ from pipeline.heads.inputs.pairs import (
     with_features,
 )
 from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.retrieval.csls import Reference
 from pipeline.retrieval.embedding_file import Blocks, EmbeddingsHeader, write_in_blocks
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.codes import (
     Quantiser,
     Store,
+    StoreError,
     quantiser_for,
     require_store,
     shortened,
@@ -58,6 +61,9 @@ _STORAGE = Storage(rows_per_shard=8 * CHUNK_ROWS)
 _CALIBRATION_IMAGES = 2_000
 """Number of evenly spaced training images for the calibration of int8 ranges."""
 
+_REFERENCE_IMAGES = 10_000
+"""Maximum number of evenly spaced training images as the reference of CSLS."""
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -68,6 +74,9 @@ class Stored:
     store : str. "float32", "float16", "int8", or "binary" (sign bits next to int8). int8 ranges
         are calibrated on images and captions of the training split.
     dim : int or None. Number of leading dimensions to keep, L2-normalised afterwards; None: all.
+    csls : bool. Whether cosines are corrected for rows that are near to everything, by their
+        nearest rows of the training split: see `pipeline.retrieval.csls`. The file has two more
+        dimensions, and the similarity "dot".
 
     Examples
     --------
@@ -84,6 +93,7 @@ class Stored:
 
     store: Store = "float32"
     dim: int | None = None
+    csls: bool = False
 
 
 _AS_EMBEDDED = Stored()
@@ -135,7 +145,7 @@ def embed(
     HeadError
         The head is missing or damaged, or was fitted on other features.
     StoreError
-        The head's similarity does not support `stored`.
+        The head's similarity does not support `stored`, or its training split has no captions.
     MissingRows, FailedRows
         An image or caption has no features.
     ShardError
@@ -161,6 +171,7 @@ def embed(
     entries = manifest.packed.of_splits(splits)[: select.limit]
     trained = load_head(head_folder)
     require_store(stored.store, trained.head.similarity)
+    _require_csls(stored, trained.head.similarity)
     image_set, caption_set = FeatureSet(Path(images)), None
     if captions is not None and entries.num_captions.any():
         caption_set = FeatureSet(Path(captions))
@@ -176,10 +187,13 @@ def embed(
     quantiser = _calibrated(
         trained, manifest, embeddable, (image_set, caption_set), stored, monitor.log
     )
+    reference = _reference(trained, manifest, (image_set, caption_set), stored)
+    if reference is not None:
+        provenance["csls"] = trained.train_split
     embeddings = embed_split(
         trained, embeddable, image_set, caption_set, out, provenance, head=head_folder,
-        stored=stored, quantiser=quantiser, place=replace(place, summary=None), monitor=monitor,
-        watch=watch,
+        stored=stored, quantiser=quantiser, reference=reference,
+        place=replace(place, summary=None), monitor=monitor, watch=watch,
     )  # fmt: skip
     if failed := len(entries) - len(embeddable):
         images = counted(failed, "image without features is", "images without features are")
@@ -205,22 +219,62 @@ def _calibrated(
         return quantiser_for(stored.store)
     split, similarity = trained.train_split, trained.head.similarity
     try:
-        rows = _calibration_rows(trained, with_features(manifest.select(split), sets[0]), sets)
+        rows = _some_rows(
+            trained, with_features(manifest.select(split), sets[0]), sets, _CALIBRATION_IMAGES
+        )
     except (DatasetError, HeadError, MissingRows) as error:
         log(f"ranges are calibrated on the embedded rows, not on split {split}: {error}")
-        split, rows = "embedded", _calibration_rows(trained, embedded, sets)
+        split = "embedded"
+        rows = _some_rows(trained, embedded, sets, _CALIBRATION_IMAGES)
     if stored.dim is not None:
         rows = [shortened(side, stored.dim, similarity) for side in rows]
     counts = {"split": split, "images": len(rows[0]), "captions": len(rows[1])}
     return quantiser_for(stored.store, similarity, rows[0], rows[1], counts)
 
 
-def _calibration_rows(
-    trained: TrainedHead, entries: PackedEntries, sets: tuple[FeatureSet, FeatureSet | None]
+def _require_csls(stored: Stored, similarity: str) -> None:
+    """Raise unless rows with a similarity can be corrected as requested."""
+    if stored.csls and similarity != "cosine":
+        raise StoreError(
+            f"`csls=True` corrects cosines, but the head's similarity is {similarity}; leave it out"
+        )
+    if stored.csls and stored.store not in ("float32", "float16"):
+        raise StoreError(
+            f"`csls=True` needs rows stored as float32 or float16, not as {stored.store}, whose "
+            "steps are too large for the corrections"
+        )
+
+
+def _reference(
+    trained: TrainedHead,
+    manifest: Manifest,
+    sets: tuple[FeatureSet, FeatureSet | None],
+    stored: Stored,
+) -> Reference | None:
+    """Return the embeddings of the training split, with as many dimensions as are stored."""
+    if not stored.csls:
+        return None
+    entries = with_features(manifest.select(trained.train_split), sets[0])
+    rows = _some_rows(trained, entries, sets, _REFERENCE_IMAGES)
+    if not len(rows[1]):
+        raise StoreError(
+            f"`csls=True` needs captions of split {trained.train_split}, which has none; leave it "
+            "out"
+        )
+    if stored.dim is not None:
+        rows = [shortened(side, stored.dim, trained.head.similarity) for side in rows]
+    return Reference(*rows)
+
+
+def _some_rows(
+    trained: TrainedHead,
+    entries: PackedEntries,
+    sets: tuple[FeatureSet, FeatureSet | None],
+    most: int,
 ) -> list[Features]:
-    """Return the embeddings of evenly spaced images and of their captions."""
+    """Return the embeddings of at most so many evenly spaced images, and of their captions."""
     images, captions = sets
-    step = -(-len(entries) // _CALIBRATION_IMAGES)
+    step = -(-len(entries) // most)
     some = entries.take(np.arange(0, len(entries), step))
     rows = trained.head.embed_images(FeatureRows(images, some.ids))
     if captions is None or not some.num_captions.any():
@@ -282,6 +336,7 @@ def embed_split(
     head: Path | None = None,
     stored: Stored = _AS_EMBEDDED,
     quantiser: Quantiser | None = None,
+    reference: Reference | None = None,
     place: Place | None = None,
     monitor: Monitor = QUIET,
     watch: Stopwatch | None = None,
@@ -314,11 +369,11 @@ def embed_split(
     crc32: dict[str, npt.NDArray[np.uint32]] = {"captions": np.zeros(0, np.uint32)}
     crc32 |= {side.side: side.crc32() for side in sides}
     header = EmbeddingsHeader(
-        ids, caption_ids, caption_image_ids, trained.head.similarity,
+        ids, caption_ids, caption_image_ids, "dot" if reference else trained.head.similarity,
         {**trained.provenance, **provenance}, quantiser, crc32,
     )  # fmt: skip
     earlier = None  # rows are reusable only as embedded: all dimensions, float32
-    if quantiser is None and stored.dim is None:
+    if quantiser is None and stored.dim is None and reference is None:
         earlier = earlier_embeddings(out, trained.provenance)
     copied = [copied_rows(side, earlier, monitor.log) for side in sides]
     pending = [rows.others if rows else side for rows, side in zip(copied, sides, strict=True)]
@@ -337,7 +392,13 @@ def embed_split(
             blocks.append(rows.blocks(computed) if rows else _blocks(computed))
         if (dim := stored.dim) is not None:
             blocks = [
-                (shortened(block, dim, header.similarity) for block in side) for side in blocks
+                (shortened(block, dim, trained.head.similarity) for block in side)
+                for side in blocks
+            ]
+        if reference is not None:
+            blocks = [
+                map(partial(reference.extended, side=source.side), side)
+                for source, side in zip(sides, blocks, strict=True)
             ]
         blocks[-1] = _removing(work, blocks[-1])
         with sent_when_written(out, monitor.log) as file:

@@ -30,6 +30,7 @@ def resolve_experiment(
     average_captions: bool | None = None,
     finetuning: Mapping[str, Any] | None = None,
     precision: str = "float32",
+    csls: bool = False,
 ) -> Experiment:
     """Return an experiment: a preset at a size, with overrides.
 
@@ -46,6 +47,7 @@ def resolve_experiment(
     finetuning : mapping of str to object, or None. Override fields of
         `pipeline.heads.head_types.Finetuning`.
     precision : str. Arithmetic of the training, "float32" or "bf16".
+    csls : bool. Whether cosines of its embeddings are corrected, see `pipeline.Stored`.
 
     Raises
     ------
@@ -96,6 +98,7 @@ def resolve_experiment(
         of_phrases=published is not None and published.of_phrases,
         goes_on_from=None if published is None else published.goes_on_from,
         precision=precision,
+        csls=csls,
     )
 
 

@@ -74,6 +74,7 @@ class Experiment:
     of_phrases: bool = False  # on regions and phrases; see `pipeline.regions.localization`
     goes_on_from: str | None = None  # experiment whose head continues training with mined boxes
     precision: str = "float32"  # a name in `PRECISIONS`; see `with_precision`
+    csls: bool = False  # whether its cosines are corrected; see `pipeline.Stored`
 
     @property
     def embedded_images(self) -> str:

@@ -38,7 +38,7 @@ from pipeline.store.shards.writer import PatientFile, with_room
 FORMAT = "pipeline-embeddings"
 FORMAT_VERSION = 1
 SIDES = ("images", "captions")
-IN_FULL = {"store": "float32", "dim": None}
+IN_FULL = {"store": "float32", "dim": None, "csls": None}
 """The entries of `embeddings_record` of vectors that are stored as embedded."""
 
 Blocks = Iterable[npt.NDArray[np.float32]]

@@ -64,7 +64,8 @@ def ensemble(
     Parameters
     ----------
     members : mapping of str to str or Path. Embedding files of the same images and captions, by
-        member name: at least two, rows in any order, similarity "cosine".
+        member name: at least two, rows in any order, similarity "cosine", or CSLS (see
+        `pipeline.Stored`), of which the mean is that of the corrected cosines.
     out : str or Path. The embedding file of the ensemble.
     name : str or None. Name of the ensemble, for its provenance; None: the file name without
         suffix.
@@ -145,7 +146,8 @@ def _side_by_side(
     images: list[_Part] = []
     captions: list[_Part] = []
     for number, (member, share) in enumerate(zip(members, shares(weights), strict=True), 1):
-        if member.similarity != "cosine":
+        corrected = "csls" in member.provenance
+        if member.similarity != "cosine" and not corrected:
             raise EmbeddingsError(
                 f"member {number} has the similarity {member.similarity!r}; only cosines can be "
                 "averaged by concatenating embeddings: omit that member"
@@ -157,8 +159,8 @@ def _side_by_side(
                 f"member {number} has other images for its captions than member 1; embed the same "
                 "split of the same dataset"
             )
-        images.append(_Part(member.image_embeddings, image_rows, share))
-        captions.append(_Part(member.caption_embeddings, caption_rows, share))
+        images.append(_Part(member.image_embeddings, image_rows, share, corrected))
+        captions.append(_Part(member.caption_embeddings, caption_rows, share, corrected))
     header = EmbeddingsHeader(
         first.image_ids,
         first.caption_ids,
@@ -195,10 +197,12 @@ class _Part:
     embeddings: npt.NDArray[np.float32]
     rows: npt.NDArray[np.int64]
     length: float
+    corrected: bool  # by `pipeline.retrieval.csls`: no unit vectors
 
     def taken(self, start: int) -> npt.NDArray[np.float32]:
         rows = self.embeddings[self.rows[start : start + _ROWS]]
-        return unit_rows(rows).astype(np.float32) * np.float32(self.length)
+        wide = rows if self.corrected else unit_rows(rows).astype(np.float32)
+        return wide * np.float32(self.length)
 
 
 def _joined(parts: Sequence[_Part]) -> Blocks:

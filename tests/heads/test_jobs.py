@@ -16,6 +16,7 @@ from pipeline.heads.fit import fit
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.training_options import TrainingOptions
+from pipeline.retrieval.csls import Reference
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.codes import QuantisedRows, StoreError, shortened
@@ -147,6 +148,34 @@ def test_a_small_file_is_calibrated_on_the_training_split(data: None) -> None:
     assert Path("again.h5").read_bytes() == Path("small.h5").read_bytes()
     with pytest.raises(StoreError, match="expected 1 to 4, the vectors' dimensions"):
         embedded("small.h5", stored=Stored(dim=5))
+
+
+def test_cosines_are_corrected_by_the_training_split(data: None) -> None:
+    fitted("head")
+    plain, train = embedded("plain.h5"), embedded("train.h5", select=Selection("train"))
+    found = embedded("found.h5", stored=Stored("float16", csls=True))
+    assert (found.similarity, found.provenance["csls"]) == ("dot", "train")
+    assert "csls" not in plain.provenance
+    reference = Reference(train.image_embeddings, train.caption_embeddings)
+    images = reference.extended(plain.image_embeddings, "images")
+    np.testing.assert_allclose(found.image_embeddings[:], images, atol=1e-3)
+    short = embedded("short.h5", stored=Stored(dim=3, csls=True))
+    of_three = Reference(
+        *(
+            shortened(rows, 3, "cosine")
+            for rows in (train.image_embeddings, train.caption_embeddings)
+        )
+    ).extended(shortened(plain.caption_embeddings, 3, "cosine"), "captions")
+    np.testing.assert_allclose(short.caption_embeddings, of_three, atol=1e-6)
+    # Rows of a file with corrections are not those of one without.
+    assert embedded("found.h5").similarity == "cosine"
+    assert Path("found.h5").read_bytes() == Path("plain.h5").read_bytes()
+    with pytest.raises(StoreError, match="needs rows stored as float32 or float16, not as int8"):
+        embedded("found.h5", stored=Stored("int8", csls=True))
+    fitted("head", Experiment("made", "ridge"))
+    with pytest.raises(StoreError, match="corrects cosines, but the head's similarity is euclid"):
+        embedded("found.h5", stored=Stored(csls=True))
+    assert Path("found.h5").read_bytes() == Path("plain.h5").read_bytes()
 
 
 def test_without_training_features_the_embedded_rows_are_measured(data: None) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.csls import Reference
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ensemble import average, ensemble
@@ -51,6 +52,21 @@ def test_cosines_are_averaged_whatever_the_order_of_rows() -> None:
     assert [member["seed"] for member in joined.provenance["ensemble"]] == [0, 1, 2]
     equal = average([one, two])
     np.testing.assert_allclose(cosines(equal), (cosines(one) + cosines(two)) / 2, atol=1e-6)
+
+
+def test_corrected_cosines_are_averaged() -> None:
+    reference = Reference(*(member(4, seed).caption_embeddings for seed in (5, 6)))
+    one, two = member(4, 0), member(7, 1)
+    corrected = replace(
+        one,
+        image_embeddings=reference.extended(one.image_embeddings, "images"),
+        caption_embeddings=reference.extended(one.caption_embeddings, "captions"),
+        similarity="dot",
+        provenance={"csls": "train"},
+    )
+    joined = average([corrected, two], [3, 1])
+    expected = (3 * cosines(corrected) + cosines(two)) / 4
+    np.testing.assert_allclose(cosines(joined), expected, atol=1e-6)
 
 
 def test_files_become_one_that_names_its_members(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pipeline.experiments.steps.input_steps import (
 )
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads import HeadError
-from pipeline.heads.embed import embed, require_head_of
+from pipeline.heads.embed import Stored, embed, require_head_of
 from pipeline.heads.head_types import Experiment, make_head
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs, require_averageable
 from pipeline.heads.inputs.word_vectors import require_token_ids
@@ -95,6 +95,7 @@ def add_embeddings(
             "tensors_sha256": sha256_of_file(head / TENSORS_FILE),
             "split": test,
             **IN_FULL,
+            "csls": plan.split("train") if experiment.csls else None,
             **hashes_of(plan, images, captions),
         }
 
@@ -107,6 +108,7 @@ def add_embeddings(
             images=images,
             captions=captions,
             select=Selection(test, leave_out_failed=plan.training.leave_out_failed),
+            stored=Stored(csls=experiment.csls),
             monitor=monitor,
         )
 

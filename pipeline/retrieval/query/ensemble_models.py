@@ -68,5 +68,8 @@ class EnsembleModels:
         return self._joined([member.embed_picture(picture) for member in self._members])
 
     def _joined(self, rows: Sequence[Vectors]) -> Vectors:
-        parts = [unit_rows(r) * share for r, share in zip(rows, self._shares, strict=True)]
+        parts = [
+            (r if member.csls else unit_rows(r)) * share
+            for member, r, share in zip(self._members, rows, self._shares, strict=True)
+        ]
         return np.concatenate(parts, axis=1).astype(np.float32)

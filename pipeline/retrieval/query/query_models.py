@@ -10,10 +10,12 @@ from PIL import Image
 from pipeline.heads.finetuning import WEIGHTS_FILE
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
 from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.csls import as_queries
 from pipeline.retrieval.quantised.codes import shortened
 from pipeline.retrieval.query.picture_features import PictureFeatures, open_features
 from pipeline.retrieval.query.query_embedding import embed_pictures, embed_sentences
 from pipeline.retrieval.query.query_sentences import require_lines
+from pipeline.retrieval.search import SideName
 from pipeline.retrieval.similarity import Vectors
 from pipeline.store.hashing import canonical_json
 from pipeline.text.caption_source import caption_header
@@ -70,11 +72,12 @@ class QueryModels:
     def embed_sentences(self, texts: Sequence[str], log: Callable[[str], None]) -> Vectors:
         """Embed sentences or words, (texts, dim) or (texts, parts, dim) float32."""
         require_lines(texts)
-        return self._shortened(embed_sentences(self.head, self._encoder_for(texts), texts, log))
+        rows = embed_sentences(self.head, self._encoder_for(texts), texts, log)
+        return self._as_stored(rows, "captions")
 
     def embed_rows(self, rows: Vectors) -> Vectors:
         """Embed caption features (texts, *row_shape) of an encoder of one's own."""
-        return self._shortened(self.head.embed_captions(rows))
+        return self._as_stored(self.head.embed_captions(rows), "captions")
 
     def without_known_word(self, texts: Sequence[str]) -> set[int]:
         """Return the positions of the texts without a known word."""
@@ -82,12 +85,18 @@ class QueryModels:
 
     def embed_picture(self, picture: Path | Image.Image) -> Vectors:
         """Embed an image, a path or decoded, as one query, (1, dim) or (1, parts, dim) float32."""
-        return self._shortened(embed_pictures(self.head, self.network, [picture]))
+        return self._as_stored(embed_pictures(self.head, self.network, [picture]), "images")
 
-    def _shortened(self, rows: Vectors) -> Vectors:
-        """Return queries shortened to the number of dimensions in the file."""
+    @property
+    def csls(self) -> bool:
+        """Whether the file's rows are those of `pipeline.retrieval.csls`."""
+        return "csls" in self._embeddings.provenance
+
+    def _as_stored(self, rows: Vectors, side: SideName) -> Vectors:
+        """Return queries with the dimensions of the file."""
         dim = self._embeddings.provenance.get("dim")
-        return rows if dim is None else shortened(rows, dim, self.head.head.similarity)
+        rows = rows if dim is None else shortened(rows, dim, self.head.head.similarity)
+        return as_queries(rows, side) if self.csls else rows
 
     def _open_encoder(self, texts: Sequence[str]) -> CaptionEncoder:
         head = self.head

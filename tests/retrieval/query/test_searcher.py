@@ -16,7 +16,9 @@ from pipeline.heads import HeadError
 from pipeline.heads.embed import embed_split
 from pipeline.heads.trained_head import load_head
 from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.csls import Reference
 from pipeline.retrieval.embedding_file import write_embeddings
+from pipeline.retrieval.ensemble import average
 from pipeline.retrieval.evaluate import with_dim
 from pipeline.retrieval.query.embedded_dataset import Hit
 from pipeline.retrieval.query.query_models import QueryModels
@@ -76,6 +78,39 @@ def test_a_small_file_is_searched_and_shortens_its_queries(made: Path, folder: P
     assert found[0].id == "p1#0"
     assert found[0].score == pytest.approx(1, abs=0.01)
     assert [hit.id for hit in searcher.by_image("p1", of="images")] == ["p0"]
+
+
+def test_a_file_of_corrected_cosines_corrects_its_queries(made: Path, folder: Path) -> None:
+    trained = load_head(made / "head")
+    trained.head.similarity = "cosine"
+    space = embedded(made, trained)
+    reference = Reference(space.image_embeddings, space.caption_embeddings)
+    corrected = replace(
+        space,
+        image_embeddings=reference.extended(space.image_embeddings, "images"),
+        caption_embeddings=reference.extended(space.caption_embeddings, "captions"),
+        similarity="dot",
+        provenance={**space.provenance, "csls": "train"},
+    )
+    write_embeddings(folder / "csls.h5", corrected)
+    searcher = Searcher(
+        folder / "csls.h5", dataset=folder, head=made / "head", encoder=made / "encoder"
+    )
+    products = corrected.image_embeddings @ corrected.caption_embeddings.T
+    own = corrected.caption_embeddings[:, -1]  # of each query
+    for number, caption in enumerate(CAPTIONS):
+        (found,) = searcher.by_sentences([caption], of="images")
+        scores = dict(zip(corrected.image_ids, products[:, number] - own[number], strict=True))
+        assert {hit.id: pytest.approx(hit.score, abs=1e-6) for hit in found} == scores
+    for image in (corrected.image_ids[0], made / FILES[0]):
+        (best, *_) = searcher.by_image(image, of="sentences")
+        expected = (products[0] - corrected.image_embeddings[0, -2]).max()
+        assert best.score == pytest.approx(expected, abs=1e-5)
+    both = average([corrected, replace(space, similarity="cosine")])
+    write_embeddings(folder / "both.h5", both)
+    searcher = Searcher(folder / "both.h5", dataset=folder)
+    with pytest.raises(EmbeddingsError, match="corrected for hubs member by member"):
+        searcher.by_image("p0")
 
 
 def test_a_picture_is_an_id_a_file_or_decoded(searcher: Searcher, made: Path) -> None:
