@@ -187,7 +187,7 @@ def embed(
     quantiser = _calibrated(
         trained, manifest, embeddable, (image_set, caption_set), stored, monitor.log
     )
-    reference = _reference(trained, manifest, (image_set, caption_set), stored)
+    reference = _reference(trained, manifest, (image_set, caption_set), stored, monitor.log)
     if reference is not None:
         provenance["csls"] = trained.train_split
     embeddings = embed_split(
@@ -250,6 +250,7 @@ def _reference(
     manifest: Manifest,
     sets: tuple[FeatureSet, FeatureSet | None],
     stored: Stored,
+    log: Callable[[str], None],
 ) -> Reference | None:
     """Return the embeddings of the training split, with as many dimensions as are stored."""
     if not stored.csls:
@@ -263,6 +264,8 @@ def _reference(
         )
     if stored.dim is not None:
         rows = [shortened(side, stored.dim, trained.head.similarity) for side in rows]
+    sizes = f"{counted(len(rows[0]), 'image')} and {counted(len(rows[1]), 'caption')}"
+    log(f"csls: cosines are corrected by {sizes} of split {trained.train_split}")
     return Reference(*rows)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipeline.retrieval.embedding_file import read_embeddings
 from tests.project import Call
 from tests.stages.conftest import LITE, NAME
 from tests.stages.test_run_command import files, made
@@ -36,6 +37,26 @@ def test_it_is_the_same_experiment_in_every_command(copy: Path, pipeline: Call) 
     file.write_text(yaml.safe_dump({**params["experiments"][NAME], "images": f"{LITE}+x"}))
     ended = pipeline(*found, file)
     assert f"run `pipeline run {file} --dataset data/scenes`" in ended.stderr, ended.stderr
+
+
+def test_corrected_cosines_need_no_training(copy: Path, pipeline: Call) -> None:
+    out, before = Path(f"data/embeddings/scenes/{NAME}.h5"), files("data/embeddings/scenes")
+    text = Path("params.yaml").read_text()
+    params = yaml.safe_load(text)
+    params["experiments"][NAME]["csls"] = True
+    found = pipeline("search", "a red circle", *OF, "--experiment", NAME)
+    Path("params.yaml").write_text(yaml.safe_dump(params))
+    ended = pipeline("run", NAME, *OF)
+    assert made(ended.stderr) == ["embed", "evaluate"], ended.stderr
+    space = read_embeddings(out)
+    assert (space.similarity, space.provenance["csls"]) == ("dot", "train")
+    assert made(pipeline("run", NAME, *OF, "--dry-run").stderr) == []
+    assert pipeline("search", "a red circle", *OF, "--experiment", NAME).stdout == found.stdout
+    refused = pipeline("export", NAME, "--to", "torch", "--out", "out", *OF)
+    assert f"rows of {NAME} are corrected by `csls`" in refused.stderr, refused.stderr
+    Path("params.yaml").write_text(text)
+    assert made(pipeline("run", NAME, *OF).stderr) == ["embed", "evaluate"]
+    assert files("data/embeddings/scenes") == before
 
 
 def test_a_file_replaces_the_entry_of_its_name(copy: Path, pipeline: Call) -> None:
