@@ -53,7 +53,7 @@ BUDGET = {
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     # 204 more: programs of heads, for torch.export and ONNX.
-    "heads": 8345,  # to become 7,600
+    "heads": 8348,  # to become 7,600
     # 78 more: search by a vector, and by an encoder of one's own.
     # 2 more: features of a package that is not installed.
     # 3 more: programs of heads, for torch.export and ONNX.
@@ -97,7 +97,7 @@ BUDGET = {
     # 316 more: images behind URLs, and a server of S3.
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
-    "tests": 49289,  # to become 27,000
+    "tests": 49310,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
