@@ -1,7 +1,7 @@
-"""Cross-domain similarity local scaling (CSLS): cosines less what both rows have with any row.
+"""Cross-domain similarity local scaling (CSLS): cosines corrected for hubs.
 
-Rows that are near to everything, hubs, are found for every query. CSLS subtracts from a cosine how
-near both rows are to the other side in general: their mean cosine with the nearest rows there.
+A hub is near to everything and is found for every query. CSLS subtracts from a cosine how near both
+rows are to the other side in general: the mean of their mean cosines with the nearest rows there.
 
 Source: Conneau et al. 2018 (Word translation without parallel data), section 2.3, halved.
 Deviation: the nearest rows are those of a reference split, such as the training split, not of the
