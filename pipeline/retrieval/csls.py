@@ -10,6 +10,9 @@ Relations: the reference is that of QB-Norm (Bogolin et al. 2022) and of nearest
     normalisation (Chowdhury et al. 2024), which correct one side.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,13 +23,18 @@ NEIGHBOURS = 10
 """Number of nearest reference rows, as in the paper."""
 
 
+def is_corrected(provenance: Mapping[str, Any]) -> bool:
+    """Return whether the rows of an embedding file are those of `Reference.extended`."""
+    return "csls" in provenance
+
+
 class Reference:
     """Embeddings of a reference split, compared by cosine."""
 
     def __init__(self, images: Vectors, captions: Vectors) -> None:
         """Store (images, dim) and (captions, dim)."""
-        self._galleries = {"images": _gallery("images", images),
-                           "captions": _gallery("captions", captions)}  # fmt: skip
+        rows: dict[SideName, Vectors] = {"images": images, "captions": captions}
+        self._galleries = {side: _gallery(side, of_side) for side, of_side in rows.items()}
 
     def extended(self, rows: Vectors, side: SideName) -> Vectors:
         """Return (n, dim + 2) float32, of which the dot products of the two sides are CSLS.

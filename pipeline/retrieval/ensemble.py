@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.csls import is_corrected
 from pipeline.retrieval.embedding_file import (
     Blocks,
     EmbeddingsHeader,
@@ -146,7 +147,7 @@ def _side_by_side(
     images: list[_Part] = []
     captions: list[_Part] = []
     for number, (member, share) in enumerate(zip(members, shares(weights), strict=True), 1):
-        corrected = "csls" in member.provenance
+        corrected = is_corrected(member.provenance)
         if member.similarity != "cosine" and not corrected:
             raise EmbeddingsError(
                 f"member {number} has the similarity {member.similarity!r}; only cosines can be "

@@ -13,7 +13,7 @@ from pipeline.datasets.splits import ALL, splits_of
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.approximate import ApproximateIndex, open_index
 from pipeline.retrieval.composition import ids_and_scores, require_composable
-from pipeline.retrieval.csls import as_queries
+from pipeline.retrieval.csls import as_queries, is_corrected
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.two_stage import nearest_stored
@@ -136,9 +136,9 @@ class EmbeddedDataset:
                 f"{self.space.image_ids[0]!r})"
             ) from None
         row, provenance = self.space.image_embeddings[[at]], self.space.provenance
-        if "csls" in provenance:
+        if is_corrected(provenance):
             return as_queries(row[:, :-2], "images")
-        if any("csls" in member for member in provenance.get("ensemble", ())):
+        if any(map(is_corrected, provenance.get("ensemble", ()))):
             raise EmbeddingsError(
                 f"rows of {self.file} are corrected for hubs member by member, so that one cannot "
                 f"be a query; pass the file of the image {image_id!r}"

@@ -69,7 +69,7 @@ class EnsembleModels:
 
     def _joined(self, rows: Sequence[Vectors]) -> Vectors:
         parts = [
-            (r if member.csls else unit_rows(r)) * share
+            (r if member.corrected else unit_rows(r)) * share
             for member, r, share in zip(self._members, rows, self._shares, strict=True)
         ]
         return np.concatenate(parts, axis=1).astype(np.float32)

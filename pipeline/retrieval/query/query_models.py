@@ -10,7 +10,7 @@ from PIL import Image
 from pipeline.heads.finetuning import WEIGHTS_FILE
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
 from pipeline.retrieval import EmbeddingsError
-from pipeline.retrieval.csls import as_queries
+from pipeline.retrieval.csls import as_queries, is_corrected
 from pipeline.retrieval.quantised.codes import shortened
 from pipeline.retrieval.query.picture_features import PictureFeatures, open_features
 from pipeline.retrieval.query.query_embedding import embed_pictures, embed_sentences
@@ -88,15 +88,15 @@ class QueryModels:
         return self._as_stored(embed_pictures(self.head, self.network, [picture]), "images")
 
     @property
-    def csls(self) -> bool:
-        """Whether the file's rows are those of `pipeline.retrieval.csls`."""
-        return "csls" in self._embeddings.provenance
+    def corrected(self) -> bool:
+        """Whether queries have the two dimensions of `pipeline.retrieval.csls`."""
+        return is_corrected(self._embeddings.provenance)
 
     def _as_stored(self, rows: Vectors, side: SideName) -> Vectors:
         """Return queries with the dimensions of the file."""
         dim = self._embeddings.provenance.get("dim")
         rows = rows if dim is None else shortened(rows, dim, self.head.head.similarity)
-        return as_queries(rows, side) if self.csls else rows
+        return as_queries(rows, side) if self.corrected else rows
 
     def _open_encoder(self, texts: Sequence[str]) -> CaptionEncoder:
         head = self.head
