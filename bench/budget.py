@@ -58,7 +58,7 @@ BUDGET = {
     # 2 more: features of a package that is not installed.
     # 3 more: programs of heads, for torch.export and ONNX.
     # 23 more: ranks of embeddings that stay on a device.
-    "retrieval": 5649,  # to become 5,000
+    "retrieval": 5658,  # to become 5,000
     "testing": 301,
     # 5 more: search without the package of a head.
     # 259 more: programs of heads, for torch.export and ONNX.
