@@ -41,11 +41,11 @@ test: $(READY) $(DOCS_READY) $(BIRDNET_READY)
 slow: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
 
-# Ten minutes of kills, faults of the system and hostile files (docs/endurance.md).
+# Ten minutes of kills, faults of the system and hostile files (docs/lab/endurance.md).
 endurance: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.endurance all --minutes 10
 
-# Tools of others, each in an environment of its own (docs/judges.md); PAGES: folders of HTML, URL: a server.
+# Tools of others, each in an environment of its own (docs/lab/judges.md); PAGES: folders of HTML, URL: a server.
 judges: $(READY)
 	npm install --prefix .judges --ignore-scripts --no-audit --no-fund --silent vnu-jar@26 pa11y@9 lighthouse@12 linkinator@7 jsfive@0.4 h5wasm@0.10
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.judges $(if $(PAGES),--pages $(PAGES)) $(if $(URL),--url $(URL))

@@ -3,7 +3,7 @@
 Without options they check the package and a shard; with options also the HTML pages in folders and
 a running `pipeline serve`. uvx installs the Python tools in environments of their own, and
 `make judges` installs those of Node.js in `.judges/`; missing programs are skipped.
-docs/judges.md has the results, and the exceptions with reasons.
+docs/lab/judges.md has the results, and the exceptions with reasons.
 """
 
 import argparse

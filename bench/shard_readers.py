@@ -1,7 +1,7 @@
 """Other programs that read a shard: `python -m bench.shard_readers`, also part of `make judges`.
 
 Some print the first row; the others read all ids, names of axes and features, which are compared to
-the bit. docs/judges.md has the results.
+the bit. docs/lab/judges.md has the results.
 """
 
 import hashlib

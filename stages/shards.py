@@ -31,7 +31,7 @@ def _out(text: str) -> Decorator:
 def shards() -> None:
     """Describe, verify, index, convert, merge and share feature shards.
 
-    docs/shards.md and docs/sharing.md have examples of each command.
+    docs/format.md and docs/sharing.md have examples of each command.
 
     \b
     Example:

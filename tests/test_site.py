@@ -191,7 +191,7 @@ def test_the_readme_has_the_figures_of_the_results() -> None:
             for line in page.read_text(encoding="utf-8").splitlines()
             if line.startswith("| ")
         ]
-        for page in (PROJECT / "README.md", DOCS / "results.md")
+        for page in (PROJECT / "README.md", DOCS / "lab/results.md")
     )
     quoted = [row for row in readme if re.fullmatch(r"\d+\.\d", row[1])]
     assert len(quoted) == 6

@@ -16,7 +16,7 @@ _DATA = {
 _NAMES = {
     ("README.md", "taking"),  # a caption
     ("docs/api/finetuning.md", "pictures"),  # a module
-    ("docs/results.md", "stand"),  # a caption of Flickr8k
+    ("docs/lab/results.md", "stand"),  # a caption of Flickr8k
     ("pipeline/clips/clip_file.py", "picture"),  # reasons stored in rows
     ("pipeline/clips/sound/read_sound.py", "picture"),
     ("pipeline/language/architectures/attention_decoder.py", "tell"),  # titles of papers
@@ -48,7 +48,7 @@ def test_texts_use_the_words_of_the_field() -> None:
         for hit in found_in(path)
         if not _allowed(hit.path, hit.word.lower())
     ]
-    assert not left, "\n".join(["see docs/style.md:", *left])
+    assert not left, "\n".join(["see docs/lab/style.md:", *left])
 
 
 def test_the_list_finds_words_in_each_kind_of_text(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tests.project import PROJECT
 
-# Expression of what is not written, and what is; docs/style.md has the same table.
+# Expression of what is not written, and what is; docs/lab/style.md has the same table.
 WORDS = {
     r"gives?|gave|giving": "returns, yields, produces; pass",
     r"takes?(?! (?:\d|about|longer|at most|less|more|up to|a (?:minute|second|day|while)|hours|"

@@ -2,7 +2,7 @@
 
 Images, clips and sounds may have any bytes and names, so their readers get all files. Every other
 reader gets the files with a suffix that it reads, each in place of one of its valid files. The
-corpora are not part of this project; docs/endurance.md lists where to find them.
+corpora are not part of this project; docs/lab/endurance.md lists where to find them.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Writes docs/verdicts.md: the papers' claims tested on Flickr8k, of what `compare` wrote.
+"""Writes docs/lab/verdicts.md: the papers' claims tested on Flickr8k, of what `compare` wrote.
 
 python docs/tools/claims.py data/claims/flickr8k [EARLIER.json]
 
@@ -17,7 +17,7 @@ from typing import Any
 from pipeline.studies.claims.compare import COLUMNS
 from pipeline.studies.claims.tables import digits_of, heading, p_text
 
-PAGE = Path(__file__).parents[1] / "verdicts.md"
+PAGE = Path(__file__).parents[1] / "lab" / "verdicts.md"
 Tests = Sequence[Mapping[str, Any]]
 """Objects of a `claims.json`, one per figure of a claim."""
 
@@ -39,15 +39,16 @@ python docs/tools/claims.py data/claims/flickr8k
 ```
 
 - **Tuned on dev**: these images also chose each system's epoch and settings.
-- i→t is image to text, t→i text to image ([figures](evaluation.md#the-numbers)). *Paper* and *here*
-  have the figures of both sides, *trainings* the number of trainings of each.
+- i→t is image to text, t→i text to image ([figures](../evaluation.md#the-numbers)).
+  *Paper* and *here* have the figures of both sides, *trainings* the number of trainings of each.
 - The papers' figures are of other features, larger networks and mostly more images. Yan's sides are
   on ResNet-50's features, the paper's family.
-- p is Holm's, over all tests of the page ([Claims](claims.md)); ≤ marks an upper bound.
+- p is Holm's, over all tests of the page ([Claims](../evaluation.md#claims)); ≤ marks an
+  upper bound.
 - \\*: a side has one training, so the interval ignores the variation between trainings (closed
   forms, such as CCA and regression, have none). In simulations of `rsum`, such a test rejects a
   true null in 12 to 55 of 100 cases before the correction, and one of three trainings against one
-  in 9 to 36 ([The test](claims.md#the-test)).
+  in 9 to 36 ([The test](../evaluation.md#the-test)).
 - †: undecided, and the interval ends short of the paper's gain.
 - Two of Dong's claims have three trainings of each side on another processor (Zen 3), too, with p
   corrected for these two: i→t R@1 over word counts +1.9 (-0.7 to +4.5, p 0.16), over word2vec +11.9

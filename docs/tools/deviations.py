@@ -1,4 +1,4 @@
-"""Writes docs/deviations.md: every preset with its source, our choices, deviations and sizes.
+"""Writes docs/lab/deviations.md: every preset with its source, our choices, deviations and sizes.
 
 python docs/tools/deviations.py
 """
@@ -15,7 +15,7 @@ from pipeline.heads.presets import PRESETS
 from pipeline.language.model_types import LanguageSettings
 from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
 
-PAGE = Path(__file__).parents[1] / "deviations.md"
+PAGE = Path(__file__).parents[1] / "lab" / "deviations.md"
 VARIANT = 6
 """Most differences with which a preset is an entry of another one's list."""
 SHORTER = 0.7
@@ -28,7 +28,7 @@ choices where it is silent, our deviations, and the values at each size. An entr
 only the differences from the preset above the list, or from the one after "as". An empty cell or
 an unnamed size repeats the size before it. Settings that are not listed have the defaults of the
 head or model. Deviations that all presets of a head share are in the docstring of its module
-([Heads](heads.md)). `python docs/tools/deviations.py` writes this page; a test compares it.
+([Heads](../heads.md)). `python docs/tools/deviations.py` writes this page; a test compares it.
 """
 
 

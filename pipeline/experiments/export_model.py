@@ -43,7 +43,7 @@ from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FeatureSet
 
 EXPORT_FILE = "export.json"
-"""What the programs were made from, and their inputs and outputs; see docs/export.md."""
+"""What the programs were made from, and their inputs and outputs; see docs/python.md."""
 
 TOLERANCE = 1e-4
 """Largest difference of a row from that of the embedding file, relative to its norm."""

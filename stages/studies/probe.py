@@ -25,7 +25,7 @@ def probe(
 
     Linear probes are fitted on the training split and evaluated on --split. Wrong captions have
     another noun, colour, number or place, the opposite relation, two swapped words, or all words
-    shuffled. docs/probes.md defines each figure.
+    shuffled. docs/lab/probes.md defines each figure.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ def report(
     """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
 
     Tables are read from data/evaluations/DATASET. The experiments of params.yaml are first, in its
-    order; others follow by name. docs/report.md describes the pages that --html writes.
+    order; others follow by name. docs/evaluation.md describes the pages that --html writes.
 
     \b
     Examples:

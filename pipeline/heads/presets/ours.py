@@ -18,7 +18,7 @@ from pipeline.heads.presets.preset import (
 )
 
 _CLIP = "open-clip:ViT-B-32.laion2b_s34b_b79k"
-_SOURCE = "not published; tuned on Flickr8K, see docs/results.md"
+_SOURCE = "not published; tuned on Flickr8K, see docs/lab/results.md"
 _OPEN = "measured with the features of the small size only"
 _CAPTIONS = features("tfidf+fv-hglmm-googlenews-300d", "tfidf+fv-hglmm", vectors=GOOGLENEWS)
 _SMALL = Changes(captions=features("tfidf+fv-hglmm", sample=20_000))

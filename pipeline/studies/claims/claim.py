@@ -64,7 +64,7 @@ def read_claims(file: str | Path) -> tuple[Claim, ...]:
 
     Parameters
     ----------
-    file : str or Path. JSON as specified in docs/claims.md, or "papers".
+    file : str or Path. JSON as specified in docs/evaluation.md, or "papers".
 
     Returns
     -------

@@ -45,7 +45,7 @@ def markdown(judged: Sequence[Judged]) -> str:
 
 
 def as_json(judged: Sequence[Judged]) -> list[dict[str, Any]]:
-    """Return an object per test, with the keys listed in docs/claims.md."""
+    """Return an object per test, with the keys listed in docs/evaluation.md."""
     return [
         {
             **{k: v for k, v in asdict(of.claim).items() if k != "figures"},

@@ -10,7 +10,7 @@ from pipeline.retrieval.measures import MEASURES, RSUM, Column
 from pipeline.store.files import parse_json
 
 PUBLISHED_FILE = "published.json"
-"""Data file next to this module; docs/published.md explains how to read and extend it."""
+"""Data file next to this module; docs/lab/published.md explains how to read and extend it."""
 
 DIRECTIONS = ("image_to_text", "text_to_image", "video_to_text", "phrase_to_region")
 """Directions of retrieval, query first."""

@@ -234,7 +234,7 @@ def test_the_page_of_verdicts_has_all_claims_and_nothing_by_hand() -> None:
         named = [linked[1]] if linked else text.partition(": `")[0].split("; ")
         assert {*named} <= titles, text
     assert {*re.findall(r"^### (.+)$", blocks, re.MULTILINE)} <= titles
-    text = (PROJECT / "docs/claims.md").read_text(encoding="utf-8")
+    text = (PROJECT / "docs/evaluation.md").read_text(encoding="utf-8")
     assert counts in re.sub(r" of \[five papers\]\(heads.md\), with", ",", " ".join(text.split()))
 
 
