@@ -3,6 +3,7 @@
 A function imports what its kind needs, so that the list of tokenizers does not wait for torch.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -31,8 +32,9 @@ RECOMMENDED = frozenset([
 ])  # fmt: skip
 """The systems that their papers recommend: the best or simplest of each; others are ablations."""
 
-COLUMNS = {"experiments": {"name": None, "images": 28, "captions": 24}}
-"""Columns and widths of the printed table where it omits columns or cuts them to 100 characters."""
+COLUMNS = {"experiments": {"name": 44, "images": 28, "captions": 24}}
+"""Columns and widths of the printed table where it omits some, for lines of 100 characters; names
+are never cut: a longer one moves its row to the right."""
 
 
 def experiments() -> list[Row]:
@@ -297,15 +299,16 @@ LISTINGS: Mapping[str, Callable[[], list[Row]]] = {
 """Kinds of `pipeline list`; all rows of a kind have the same columns."""
 
 
-def print_table(rows: Sequence[Row], columns: Mapping[str, int | None] | None = None) -> None:
+def print_table(rows: Sequence[Row], columns: Mapping[str, int] | None = None) -> None:
     """Print rows as columns under their names; `columns` selects some and cuts longer texts."""
-    columns = columns or dict.fromkeys(rows[0])
-    lines = [[*columns], *([_cut(row[c], width) for c, width in columns.items()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    most = columns or dict.fromkeys(rows[0], sys.maxsize)
+    lines = [[*most], *([_cut(row[c], most[c], c) for c in most] for row in rows)]
+    lengths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [*map(min, lengths, most.values())]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
 
 
-def _cut(text: str, width: int | None) -> str:
-    return text if width is None or len(text) <= width else f"{text[: width - 3]}..."
+def _cut(text: str, width: int, column: str) -> str:
+    return text if column == "name" or len(text) <= width else f"{text[: width - 3]}..."
