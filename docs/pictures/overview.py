@@ -1,46 +1,46 @@
 """Draw the pipeline as `pipeline.svg`: what goes in, which command does what, and what comes out.
 
 Run as `python docs/pictures/overview.py docs/pictures/pipeline.svg`. Colours follow the
-reader's scheme.
+reader's scheme; the figure is narrow, so that a phone shows its text almost at its own size.
 """
 
 import sys
 from html import escape
 from pathlib import Path
 
-WIDTH, HEIGHT = 800, 252
-ROW = 110
-"""Height of a box; two boxes are stacked, `GAP` apart, or one box spans both rows."""
-GAP = 24
-TOP = 4
-LINE = 20
+WIDTH, HEIGHT = 440, 432
+BOX, ROW = 206, 80
+"""Width and height of a box; one box spans both columns."""
+GAP = 32
+EDGE = 8
+LINE = 21
 
 STYLE = """
 svg{--ink:#1c2024;--soft:#596069;--rule:#8b949e;--data:#f4f6f8;--work:#ddeaf7}
 @media (prefers-color-scheme:dark){svg{--ink:#e8eaed;--soft:#a3abb5;--data:#1f242a;--work:#17324c}}
-text{fill:var(--ink);font:13px system-ui,sans-serif}.head{font-weight:700;font-size:16px}
+text{fill:var(--ink);font:15px system-ui,sans-serif}.head{font-weight:700;font-size:17px}
 .soft{fill:var(--soft)}rect{stroke:var(--rule)}.data{fill:var(--data)}.work{fill:var(--work)}
 path{fill:none;stroke:var(--rule);stroke-width:2}.tip{fill:var(--rule);stroke:none}
 """
 
 BOXES = (
-    # left, width, row (None: both), kind, heading, lines
-    (4, 150, 0, "data", "images", ("a folder, Flickr8k,", "COCO, drawings")),
-    (4, 150, 1, "data", "captions", ("one or more", "sentences an image")),
-    (196, 168, 0, "work", "extract", ("networks by recipe,", "to shards with ids")),
-    (196, 168, 1, "work", "text", ("word vectors, counts,", "Fisher vectors, tokens")),
-    (406, 166, None, "work", "train, embed",
-     ("a head of a paper or", "ours puts both sides", "into one space")),
-    (614, 182, 0, "work", "evaluate, report", ("Recall@K both ways,", "with intervals")),
-    (614, 182, 1, "work", "search, serve", ("sentences find images,", "images find sentences")),
+    # row, column (None: both), kind, heading, lines
+    (0, 0, "data", "images", ("a folder, Flickr8k,", "COCO, drawings")),
+    (0, 1, "data", "captions", ("one or more", "sentences an image")),
+    (1, 0, "work", "extract", ("networks by recipe,", "to shards with ids")),
+    (1, 1, "work", "text", ("word vectors, counts,", "Fisher vectors, tokens")),
+    (2, None, "work", "train, embed",
+     ("a head of a paper or ours", "puts both sides into one space")),
+    (3, 0, "work", "evaluate, report", ("Recall@K both ways,", "with intervals")),
+    (3, 1, "work", "search, serve", ("sentences find images,", "images find sentences")),
 )  # fmt: skip
 
 
 def main() -> None:
     """Write the figure."""
     parts = [part for box in BOXES for part in _box(*box)]
-    parts += [part for row in (0, 1) for left, right in ((154, 196), (364, 406), (572, 614))
-              for part in _arrow(left, right, _top(row) + ROW / 2)]  # fmt: skip
+    parts += [part for row in (1, 2, 3) for column in (0, 1)
+              for part in _arrow(_left(column) + BOX / 2, _top(row))]  # fmt: skip
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
         f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img">\n'
@@ -52,19 +52,21 @@ def main() -> None:
 
 
 def _top(row: int) -> int:
-    return TOP + row * (ROW + GAP)
+    return EDGE + row * (ROW + GAP)
+
+
+def _left(column: int) -> int:
+    return EDGE + column * (WIDTH - 2 * EDGE - BOX)
 
 
 def _box(
-    left: int, width: int, row: int | None, kind: str, heading: str, lines: tuple[str, ...]
+    row: int, column: int | None, kind: str, heading: str, lines: tuple[str, ...]
 ) -> list[str]:
     """Return a box with a heading and lines of text in its middle."""
-    top, height = (_top(0), 2 * ROW + GAP) if row is None else (_top(row), ROW)
-    middle = left + width / 2
-    y = top + (height - LINE * len(lines)) / 2
-    parts = [
-        f'<rect class="{kind}" x="{left}" y="{top}" width="{width}" height="{height}" rx="8"/>'
-    ]
+    left, width = (EDGE, WIDTH - 2 * EDGE) if column is None else (_left(column), BOX)
+    top, middle = _top(row), left + width / 2
+    y = top + (ROW - LINE * len(lines)) / 2 + 4
+    parts = [f'<rect class="{kind}" x="{left}" y="{top}" width="{width}" height="{ROW}" rx="8"/>']
     for number, line in enumerate((heading, *lines)):
         look = "soft" if number else "head"
         at = f'x="{middle:g}" y="{y + LINE * number:g}" text-anchor="middle"'
@@ -72,10 +74,11 @@ def _box(
     return parts
 
 
-def _arrow(left: float, right: float, y: float) -> list[str]:
+def _arrow(x: float, bottom: float) -> list[str]:
+    """Return an arrow through the gap above a box."""
     return [
-        f'<path d="M{left + 4:g} {y:g}H{right - 10:g}"/>',
-        f'<path class="tip" d="M{right - 2:g} {y:g}l-10 -6v12z"/>',
+        f'<path d="M{x:g} {bottom - GAP + 4:g}V{bottom - 10:g}"/>',
+        f'<path class="tip" d="M{x:g} {bottom - 2:g}l-6 -10h12z"/>',
     ]
 
 
