@@ -16,7 +16,7 @@ Sheet = tuple[str, int, int]
 
 WIDTH = 1000  # width of the map in SVG units; the height follows from the positions, within bounds
 _EDGE, _LEAST_HEIGHT = 40, 600
-_LETTER, _LINE = 13, 28
+_LETTER, _LINE = 18, 32  # of a wide bold font of 24 units; 34 units on a phone, numbers alone
 
 
 @dataclass(frozen=True)

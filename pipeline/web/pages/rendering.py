@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from PIL import Image
 
 from pipeline import __version__
@@ -36,6 +37,7 @@ def environment(package: str) -> Environment:
         keep_trailing_newline=True,
     )
     templates.globals["made_by"] = MADE_BY
+    templates.filters["id_text"] = id_text
     return templates
 
 
@@ -47,6 +49,11 @@ def write_page(path: Path, package: str, **values: Any) -> None:
 def shown(text: str) -> str:
     r"""Return `text` with control characters and direction overrides as `\x1b` or `\u202e`."""
     return _SPELLED_OUT.sub(lambda match: _escape(ord(match[0])), text)
+
+
+def id_text(text: str) -> Markup:
+    """Return an id or a file name as HTML that breaks lines after `/`, `_` and `-` if possible."""
+    return Markup(re.sub("([/_-])", r"\1<wbr>", str(escape(shown(text)))))
 
 
 def jpeg_of(image: Image.Image, quality: int) -> bytes:

@@ -32,7 +32,7 @@ from pipeline.web.report.retrievals import PLACED, LengthBin, SentencePlane
 
 History = Sequence[Mapping[str, Any]]
 
-_LABEL_HEIGHT, _LETTER_WIDTH = 15, 8  # approximate height of a word and width of a letter in pixels
+_LABEL_HEIGHT, _LETTER_WIDTH = 16, 10  # of a word and of a wide letter, in pixels
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The page in a real browser: its forms, its script, and no request to anywhere else."""
 
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from tests.web.serve.browser import Tab, find_browser, open_tab
 from tests.web.serve.factories import STRANGE, TOP, Site, png
 
 PICTURES = "document.querySelectorAll('.hits li').length"
+BUTTON = "document.querySelector('.ask button').getBoundingClientRect().height"
+LABELS = "[...document.querySelectorAll('#map text')].map((text) => text.getBoundingClientRect())"
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +99,27 @@ def test_markup_in_captions_and_ids_is_shown_as_text(tab: Tab, site: Site) -> No
     tab.complaints.clear()
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_results_are_on_the_first_screen(tab: Tab, site: Site, width: int, height: int) -> None:
+    tab.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
+    )  # fmt: skip
+    tab.go(f"{site.url}?q=a+red+dog")
+    assert tab.run("document.querySelector('.hits li').getBoundingClientRect().bottom") < height
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    assert tab.run(BUTTON) < 60  # one line
+    tab.call("Emulation.clearDeviceMetricsOverride")
+
+
 def test_the_map_answers_clicks_and_keys(tab: Tab, site: Site) -> None:
     tab.go(f"{site.url}map")
     assert tab.run("document.querySelectorAll('#map circle').length") == 10
+    assert tab.run("document.querySelectorAll('#map-shown li').length") == 6  # without a click
+    labels = tab.run(LABELS)
+    for one, other in combinations(labels, 2):
+        assert not (one["x"] < other["right"] and other["x"] < one["right"]
+                    and one["y"] < other["bottom"] and other["y"] < one["bottom"])  # fmt: skip
     tab.run("document.getElementById('map').focus()")
     seen = set()
     for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"):

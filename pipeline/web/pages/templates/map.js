@@ -6,7 +6,7 @@ const points = [...map.querySelectorAll("circle")];
 const places = points.map((p) => [p.cx.baseVal.value, p.cy.baseVal.value]);
 const lines = document.getElementById("map-lines");
 const panel = document.getElementById("map-shown");
-let own = -1;
+let own;
 
 function made(name, text, ...children) {
   const element = document.createElement(name);
@@ -63,7 +63,9 @@ function select(k) {
   );
   const caption = made("p", data.texts[k]);
   caption.dir = "auto";
-  const id = made("p", data.ids[k]);
+  // As in the filter `id_text`: a long id breaks after / _ or -.
+  const id = made("p");
+  id.append(...data.ids[k].split(/(?<=[/_-])/).flatMap((part) => [part, made("wbr")]));
   id.className = "soft";
   const about = made("div", "", caption, id);
   if (!data.sheet) {
@@ -99,11 +101,11 @@ map.addEventListener("keydown", (event) => {
   const step = STEPS[event.key];
   if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
   event.preventDefault();
-  const [ox, oy] = own < 0 ? [500, map.viewBox.baseVal.height / 2] : places[own];
+  const [ox, oy] = places[own];
   const k = nearest(([x, y], other) => {
     const along = (x - ox) * step[0] + (y - oy) * step[1];
     const aside = Math.abs((x - ox) * step[1]) + Math.abs((y - oy) * step[0]);
-    return own < 0 ? Math.hypot(x - ox, y - oy) : other === own || along <= 0 ? Infinity : along + 2 * aside;
+    return other === own || along <= 0 ? Infinity : along + 2 * aside;
   });
   if (k >= 0) select(k);
 });
@@ -118,6 +120,8 @@ for (const button of document.querySelectorAll(".map-groups button")) {
   });
 }
 
+// The image in the middle is selected, so that the space beside the map shows what a click does.
+select(nearest(([x, y]) => Math.hypot(x - 500, y - map.viewBox.baseVal.height / 2)));
 map.setAttribute("role", "application");
 document.getElementById("map-help").textContent =
   "Click a point, or move with the arrow keys: its image and the most similar ones appear next to the map. A group below shows its images alone.";
