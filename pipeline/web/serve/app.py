@@ -1,8 +1,10 @@
 """ASGI application of the search page, with the checks of requests."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -57,6 +59,7 @@ def make_app(
     app = Starlette(
         routes=[
             Route("/", site.page),
+            Route("/search.json", site.search),
             Route("/image", site.image),
             Route("/map", site.map),
             Route("/clip", site.clip),
@@ -95,6 +98,9 @@ class _Site:
         query = Query.of_fields(fields)
         return _html(self._pages.page(query, self._service.answer(query)))
 
+    def search(self, request: Request) -> Response:
+        return _json(self._service.answer(Query.of_fields(_query_fields(request))).to_json())
+
     def image(self, request: Request) -> Response:
         copy = self._pictures.small_copy(_query_fields(request).get("id", ""))
         return Response(copy, media_type="image/jpeg", headers=HEADERS)
@@ -120,9 +126,11 @@ class _Site:
     def refuse(self, request: Request, error: Exception) -> Response:
         """Return the page, or the part below its forms, with a paragraph about the error."""
         path, (status, text) = request.scope["path"], _reason(request, error)
-        if path not in ("/", "/upload"):
+        if path not in ("/", "/search.json", "/upload"):
             return self.refuse_plainly(request, status, text)
         self._log_refusal(request, status, text)
+        if path == "/search.json":
+            return _json({"error": text}, status)
         if path == "/upload":
             return _html(self._pages.results(None, text), status)
         query = Query(sentence=request.query_params.get("q", "")[:MAX_CHARACTERS])
@@ -182,6 +190,10 @@ class _OwnPagesOnly:
 
 def _html(text: str, status: int = HTTPStatus.OK) -> Response:
     return HTMLResponse(text.encode("utf-8", "replace"), status, HEADERS)
+
+
+def _json(value: Mapping[str, Any], status: int = HTTPStatus.OK) -> Response:
+    return Response(json.dumps(value), status, HEADERS, "application/json")
 
 
 def _reason(request: Request, error: Exception) -> tuple[int, str]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pipeline.datasets.manifest import Manifest
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query.embedded_dataset import Hit
-from pipeline.web.pages.marked import Mark, boxes_over
 from pipeline.web.serve.service import Answer, Query, page_of
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class RegionService:
             (region_hits,) = self._searcher.by_phrases(
                 [query.sentence], top=query.page * self._top + 1, log=notes.append
             )
-        boxes = {h.id: (h.size, boxes_over(h.size, [Mark(h.box)])) for h in region_hits}
+        boxes = {hit.id: hit for hit in region_hits}
         all_hits = [Hit(h.rank, h.score, h.id, h.id, h.file, h.caption) for h in region_hits]
         hits, more = page_of(all_hits, query.page, self._top)
         return Answer(query, "images", hits, tuple(notes), boxes=boxes, more=more)

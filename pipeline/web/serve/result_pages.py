@@ -3,8 +3,11 @@
 from typing import Any
 from urllib.parse import urlencode
 
+from markupsafe import Markup
+
 from pipeline.retrieval import EmbeddingsError
 from pipeline.web.pages.map_values import map_values
+from pipeline.web.pages.marked import Mark, boxes_over
 from pipeline.web.pages.rendering import environment
 from pipeline.web.serve.clips import Clips
 from pipeline.web.serve.region_service import RegionService
@@ -37,6 +40,7 @@ class Pages:
             "sentences": examples[:_SENTENCES],
             "max_body": MAX_BODY,
             "chosen": CHOSEN,
+            "drawn": lambda found: Markup(boxes_over(found.size, [Mark(found.box)])),
             "max_characters": MAX_CHARACTERS,
         }
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
@@ -27,6 +27,7 @@ from pipeline.web.serve.served_images import MAX_PIXELS
 
 if TYPE_CHECKING:
     from pipeline.language.captioning.captions import Caption
+    from pipeline.regions.localization.region_searcher import RegionHit
 
 Describe = Callable[[Image.Image], "Sequence[Caption]"]
 """Function from a decoded image to its captions."""
@@ -115,9 +116,18 @@ class Answer:
     notes: tuple[str, ...]  # notes on unknown words of the query and on missing results
     captions: "tuple[Caption, ...]" = ()
     """Captions of an upload without words by a language model, best first."""
-    boxes: Mapping[str, tuple[tuple[int, int], str]] = field(default_factory=dict)
-    """Image id to width and height, and the SVG elements drawn over the image."""
+    boxes: Mapping[str, "RegionHit"] = field(default_factory=dict)
+    """Image id to the best box in the image."""
     more: bool = False  # whether another page follows
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the values that `/search.json` answers with."""
+        columns = ("rank", "score", "id", "image", "caption", "split")
+        hits = [{name: getattr(hit, name) for name in columns} for hit in self.hits]
+        for hit in hits:
+            if found := self.boxes.get(hit["image"]):
+                hit |= {"box": found.box, "size": found.size}  # x0 y0 x1 y1; width and height
+        return {"of": self.of, "hits": hits, "notes": self.notes, "more": self.more}
 
 
 class SearchService:

@@ -288,6 +288,8 @@ def test_found_boxes_are_marked(sources: Sources, tmp_path: Path) -> None:
 
     answer = RegionService(searcher, top=3).answer(Query(sentence=phrase))
     assert [hit.id for hit in answer.hits] == [hit.id for hit in hits[:3]]
+    first = answer.to_json()["hits"][0]
+    assert (first["box"], first["size"]) == (hits[0].box, hits[0].size)
     page = Pages(RegionService(searcher)).results(answer)
     assert page.count("<rect") == 6
     with pytest.raises(EmbeddingsError, match="enter one"):

@@ -1,6 +1,7 @@
 """The page by HTTP: the answers of the search, text as text, and nothing that was not asked for."""
 
 import gc
+import json
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from copy import copy
 from io import BytesIO
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -108,6 +110,35 @@ def test_a_sentence_finds_what_the_search_finds(of: str, site: Site, searcher: S
     for hit in expected:
         assert f"{hit.rank} · {hit.score:.4f} · {hit.id}" in page.shown
     assert ("input", "a red dog") in [(tag, a.get("value")) for tag, a in page.tags]
+
+
+def test_a_program_is_answered_in_json(site: Site, searcher: Searcher) -> None:
+    def ask(**fields: str) -> dict[str, Any]:
+        got = site.get("/search.json", **fields)
+        assert (got.status, got.headers["content-type"]) == (200, "application/json")
+        assert SAFE.items() <= got.headers.items()
+        answer: dict[str, Any] = json.loads(got.body)
+        return answer
+
+    names = ("rank", "score", "id", "image", "caption", "split")
+    sentence = "a red qzzyx"
+    for fields, hits in (
+        ({"q": sentence}, searcher.by_sentences(sentence, top=2 * TOP)),
+        ({"image": STRANGE, "plus": "red"}, searcher.by_image(STRANGE, plus="red", top=2 * TOP)),
+    ):
+        expected = [{name: getattr(hit, name) for name in names} for hit in hits]
+        first, second = ask(**fields), ask(**fields, page="2")
+        assert first["hits"] + second["hits"] == expected
+        assert first["more"] is True
+    assert ask(q=sentence)["notes"] == ["unknown words are ignored: qzzyx"]
+    for fields, message in (({"q": "qzzyx"}, "No word of the query"), ({}, "one image")):
+        refused = site.get("/search.json", **fields)
+        assert (refused.status, refused.headers["content-type"]) == (400, "application/json")
+        assert message in json.loads(refused.body)["error"]
+
+
+def test_long_ids_break_at_their_separators(site: Site) -> None:
+    assert "folder/<wbr>ä &amp;" in site.get("/", image=STRANGE).body.decode()
 
 
 def test_an_upload_finds_what_its_file_finds(site: Site, searcher: Searcher) -> None:
