@@ -64,7 +64,7 @@ def run_page(text: str, fill: bool = False) -> str:
             path.write_text(body, encoding="utf-8")
         elif kind == "run":
             for line in body.splitlines():
-                _command(line)
+                _command(line.removeprefix("$ "))
         elif kind == "console":
             done = COMMAND.sub(lambda hit: _console(hit[1], hit[2], fill), body)
             return block[0].replace(body, done) if fill else block[0]
@@ -104,6 +104,7 @@ def _command(command: str, may_fail: bool = False) -> str:
             env={**os.environ, "PATH": path, "PYTHONPATH": str(PROJECT)},
         )
         text, status = ended.stdout, ended.returncode
+    text = text.replace(f"{Path.cwd()}/", "")
     if status and not may_fail:
         raise ExampleError(f"$ {command}\n{text}exit status {status}")
     return text + (f"exit status {status}\n" if status else "")
@@ -175,6 +176,8 @@ def _alike(found: str, expected: str) -> bool:
 
 def main() -> None:
     """Store the outputs of the examples in the given pages."""
+    # click would print `python -m tests.pipeline` as the name of the program.
+    sys.modules["__main__"].__package__ = ""
     for argument in sys.argv[1:]:
         page = Path(argument).resolve()
         text = page.read_text(encoding="utf-8")
