@@ -1,5 +1,6 @@
-"""docs/quickstart.ipynb, run from top to bottom in an empty folder, and the front door's names."""
+"""docs/quickstart.ipynb, run from top to bottom, its photographs, and the front door's names."""
 
+import csv
 import json
 import re
 import subprocess
@@ -8,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import pipeline
 from tests.project import PROJECT
 
 NOTEBOOK = PROJECT / "docs/quickstart.ipynb"
+PHOTOGRAPHS = PROJECT / "docs/photographs"
 
 _VARIES = re.compile(r"[0-9.]+|'[^']*'")
 
@@ -25,7 +28,7 @@ def outputs(notebook: Path) -> list[list[tuple[str, str]]]:
         kept = []
         for output in cell.get("outputs", []):
             data = output.get("data") or {output["name"]: output["text"]}
-            texts = {k: "" if k == "image/png" else "".join(v) for k, v in data.items()}
+            texts = {k: "" if k == "image/jpeg" else "".join(v) for k, v in data.items()}
             kept += [(kind, _VARIES.sub("#", text)) for kind, text in texts.items()]
         found.append(kept)
     return found
@@ -48,12 +51,25 @@ def test_the_notebook_runs_to_the_outputs_that_it_holds(tmp_path: Path) -> None:
 def test_the_notebook_has_outputs_and_images() -> None:
     found = outputs(NOTEBOOK)
     kinds = [kind for cell in found for kind, _ in cell]
-    assert kinds.count("image/png") >= 3
-    assert NOTEBOOK.stat().st_size < 500_000
+    assert kinds.count("image/jpeg") >= 8
+    assert NOTEBOOK.stat().st_size < 400_000
     text = NOTEBOOK.read_text(encoding="utf-8")
     assert " at 0x" not in text, "an address in memory, which differs each time"
     assert '"stderr"' not in text
     assert "Traceback" not in text
+
+
+def test_every_photograph_is_free_and_names_its_source() -> None:
+    with (PHOTOGRAPHS / "captions.csv").open(encoding="utf-8", newline="") as table:
+        rows = list(csv.DictReader(table))
+    files = [row["path"] for row in rows]
+    assert sorted([*files, "captions.csv"]) == sorted(file.name for file in PHOTOGRAPHS.iterdir())
+    assert {row["licence"] for row in rows} == {"CC0", "public domain"}
+    assert all(row[column] for row in rows for column in row)
+    assert sum(file.stat().st_size for file in PHOTOGRAPHS.iterdir()) < 600_000
+    for name in files:
+        with Image.open(PHOTOGRAPHS / name) as photograph:
+            assert max(photograph.size) == 288
 
 
 def test_public_names_load() -> None:

@@ -1,4 +1,4 @@
-"""Runs docs/quickstart.ipynb in an empty folder and stores the outputs of its cells in it.
+"""Runs docs/quickstart.ipynb next to a copy of docs/photographs and stores its outputs in it.
 
     python docs/tools/notebook.py [OUT]
 
@@ -7,6 +7,7 @@ images, without progress, addresses of objects and times.
 """
 
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -17,10 +18,11 @@ from nbclient import NotebookClient
 
 PROJECT = Path(__file__).resolve().parents[2]
 NOTEBOOK = PROJECT / "docs" / "quickstart.ipynb"
+PHOTOGRAPHS = PROJECT / "docs" / "photographs"
 
 
 def executed(notebook: Path) -> nbformat.NotebookNode:
-    """Return a notebook with the outputs of all its cells, run in an empty folder.
+    """Return a notebook with the outputs of all its cells, run next to a copy of the photographs.
 
     Raises
     ------
@@ -29,6 +31,7 @@ def executed(notebook: Path) -> nbformat.NotebookNode:
     """
     found: nbformat.NotebookNode = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
     with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(PHOTOGRAPHS, Path(folder) / PHOTOGRAPHS.name)
         client = NotebookClient(
             found,
             timeout=300,
@@ -53,8 +56,8 @@ def _repeatable(output: Any) -> Any:
     if output.output_type == "stream":
         return output if output.name == "stdout" else None
     data = output.get("data", {})
-    if "image/png" in data:  # the text of an image is its address in memory
-        output.data = {"image/png": data["image/png"]}
+    if "image/jpeg" in data:  # smaller than PNG; the text of an image is its address in memory
+        output.data = {"image/jpeg": data["image/jpeg"]}
     return output
 
 

@@ -56,9 +56,9 @@ def notebook_page(notebook: dict[str, Any]) -> str:
         parts.append(f"```python\n{source}\n```")
         for output in cell["outputs"]:
             data = output.get("data", {})
-            if "image/png" in data:
-                image = "".join(data["image/png"]).replace("\n", "")
-                parts.append(f"![Output of the cell above](data:image/png;base64,{image})")
+            if "image/jpeg" in data:
+                image = "".join(data["image/jpeg"]).replace("\n", "")
+                parts.append(f"![Output of the cell above](data:image/jpeg;base64,{image})")
             text = output.get("text") or data.get("text/plain")
             if text:
                 parts.append(f"```text\n{''.join(text)}\n```")
