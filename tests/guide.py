@@ -166,7 +166,7 @@ def _alike(found: str, expected: str) -> bool:
         return True
     table = expected.startswith("|")
     for one, other in zip(_NUMBER.finditer(found), _NUMBER.finditer(expected), strict=True):
-        timed = re.match(r" (s|ms)\b|/s\b", expected[other.end() :])
+        timed = re.match(r" (s|ms)\b|( \w+)?/s\b", expected[other.end() :])
         a, b = (float(number[0].replace(",", "")) for number in (one, other))
         rough = "." in other[0] or "e" in other[0] or table
         if not timed and a != b and not (rough and abs(a - b) <= max(0.3 * abs(b), 12 * table)):
