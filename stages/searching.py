@@ -16,7 +16,7 @@ from stages.experiment_name import EXPERIMENT
 SOURCES = ("embeddings", "head", "dataset", "encoder", "weights", "split")
 """Parameters of `source_options` besides the experiment."""
 
-source_options = add_options(
+model_options = add_options(
     option(
         "--experiment",
         "Experiment or ensemble of params.yaml, a published system, or a YAML file with one "
@@ -37,11 +37,14 @@ source_options = add_options(
     ),
     option(
         "--weights",
-        "Weights of the image network, for query files.  [default: as recorded in the head]",
+        "Weights of the image network, for query images.  [default: as recorded in the head]",
     ),
-    option("--split", "Search only this split, or several separated by commas.  [default: all]"),
 )
 """Add the options of an experiment's files, which `sources_of` completes."""
+source_options = add_options(
+    model_options,
+    option("--split", "Search only this split, or several separated by commas.  [default: all]"),
+)
 
 
 def sources_of(

@@ -11,12 +11,13 @@ from stages.command import Answer, option
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of
 from stages.options import JSON
-from stages.searching import source_options, sources_of
+from stages.searching import model_options, sources_of
 
 
 @click.command(cls=Answer)
-@source_options
-@option("--out", "[default: data/probes/DATASET/EXPERIMENT.json]", OUTPUT)
+@model_options
+@option("--split", "Split to evaluate.  [default: the first of test, val and dev]")
+@option("--out", "Output file.  [default: data/probes/DATASET/EXPERIMENT.json]", OUTPUT)
 @JSON
 def probe(
     experiment: str | None, split: str | None, out: Path | None, as_json: bool, **files: Any
@@ -25,7 +26,7 @@ def probe(
 
     Linear probes are fitted on the training split and evaluated on --split. Wrong captions have
     another noun, colour, number or place, the opposite relation, two swapped words, or all words
-    shuffled. docs/lab/probes.md defines each figure.
+    shuffled. docs/lab/probes.md defines each metric.
 
     \b
     Examples:
