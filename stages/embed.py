@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 @option("--head", "Folder of the trained head.  [default: data/heads/DATASET/EXPERIMENT]", PATH)
 @option(
     "--split",
-    "Split to embed; several separated by commas, or all.  [default: as in params.yaml, or "
-    "test, val, dev]",
+    "Split to embed; several separated by commas, or all.  [default: as in params.yaml, else test, "
+    "val or dev]",
 )
 @option(
     "--out",
-    "Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5 for the split of the "
-    "tables; for all splits data/search/DATASET/EXPERIMENT.h5, which `pipeline search` reads, and "
-    "for others EXPERIMENT.train.h5 or EXPERIMENT.train+val.h5 there]",
+    "Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5 for the evaluated split; for "
+    "all splits data/search/DATASET/EXPERIMENT.h5, which `pipeline search` reads; for others "
+    "EXPERIMENT.train.h5 or EXPERIMENT.train+val.h5 in that folder]",
     OUTPUT_OR_URL,
 )
 @option(
     "--store",
-    "Dtype of the stored vectors; binary stores sign bits next to int8. Ranges are "
-    "calibrated on the training split.",
+    "Dtype of the stored vectors; binary stores sign bits and int8. Ranges of int8 are calibrated "
+    "on the training split.",
     click.Choice(("float32", "float16", "int8", "binary")),
     default="float32",
 )
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 )
 @option(
     "--csls/--no-csls",
-    "Correct cosines for rows that are near to everything, by their nearest rows of the training "
-    "split (CSLS); adds two dimensions, similarity dot.  [default: as in params.yaml, for the "
-    "split of the tables]",
+    "Correct cosines of hubs, rows near to everything, by the cosines of their nearest training "
+    "rows (CSLS); adds two dimensions, and the similarity is dot.  [default: as in params.yaml, "
+    "for the evaluated split]",
     default=None,
 )
 @options_of(Place)
@@ -72,8 +72,8 @@ def embed(
 ) -> None:
     """Embed the images and captions of a split with the head of one experiment, or of all.
 
-    A head trained on another dataset also embeds this one, from features of the same recipe
-    (--head). Images without captions are embedded too.
+    With --head, a head trained on another dataset embeds this one, from features of the same
+    recipe. Images without captions are embedded too.
 
     \b
     Examples:
@@ -89,7 +89,7 @@ def embed(
               "summary": place.summary}  # fmt: skip
     if experiment is None and (options := [name for name, path in of_one.items() if path]):
         raise WrongUsage(
-            f"--{options[0]} belongs to one experiment, and none is named; pass --experiment NAME"
+            f"--{options[0]} applies to one experiment, but none is named; pass --experiment NAME"
         )
     names = [experiment] if experiment else params.experiments
     plans = [experiment_of(params, name) for name in names]

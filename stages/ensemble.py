@@ -38,7 +38,7 @@ def ensemble(
 
     params, layout = project_of(dataset)
     if name is None and out is not None:
-        raise WrongUsage("--out belongs to one ensemble, and none is named; pass --name NAME")
+        raise WrongUsage("--out applies to one ensemble, but none is named; pass --name NAME")
     for each in [name] if name else params.ensembles:
         base = each.partition("@")[0]
         weights = members_in({base: members_of(base, params.ensemble(base))}, each)

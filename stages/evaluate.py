@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 @option("--split", "Split to rank in a file of several splits, or all.  [default: the only one]")
 @option(
     "--protocol",
-    f"{', '.join(PROTOCOLS)} or first-N: checks what the file holds, and adds mean inverted "
-    "rank, chance levels and 95 % intervals, which fewer than 1,000 images have in any case; "
-    "entities, for a file of `pipeline localize`.  "
-    "[default: all, without these]",
+    f"{', '.join(PROTOCOLS)} or first-N: checks the counts of the file, and adds mean inverted "
+    "rank, chance levels and 95 % intervals, the latter two always below 1,000 images; entities: "
+    "for a file of `pipeline localize`.  [default: all, without additions]",
     metavar="NAME",
 )
 @option(
@@ -67,10 +66,10 @@ def evaluate(
     as_json: bool,
     **options_of_additions: Any,
 ) -> None:
-    """Rank an embedding file in both directions; with --out, write recall.json and recall.csv.
+    """Compute Recall@K of an embedding file both ways; --out writes recall.json and recall.csv.
 
     Without a file, evaluates all experiments and ensembles of params.yaml, with output below data/.
-    docs/evaluation.md describes the file and the protocols, and defines each figure.
+    docs/evaluation.md describes the file and the protocols, and defines each metric.
 
     \b
     Examples:

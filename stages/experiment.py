@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = option(
     "--data",
-    "Folder of everything computed for datasets.  [default: the folder called data that the "
-    "dataset is in, or that of this folder]",
+    "Folder of all outputs.  [default: the folder data that contains the dataset, else ./data]",
     PATH,
     metavar="ROOT",
     expose_value=False,
@@ -84,4 +83,4 @@ def run_command(name: str, layout: Layout) -> str:
 def require_made(path: Path, name: str, layout: Layout) -> None:
     """Raise NotMade, with the command that computes it, unless a file of an experiment exists."""
     if not path.exists():
-        raise NotMade(f"{path} not found; {run_command(name, layout)} makes it")
+        raise NotMade(f"{path} not found; {run_command(name, layout)} computes it")

@@ -16,7 +16,7 @@ from stages.experiment_name import EXPERIMENT
 @option("--out", "Folder of the programs; earlier ones are replaced.", OUTPUT, required=True)
 @DATASET
 @option("--weights", "Weights of the image network.  [default: as recorded in the head]")
-@flag("--without-photo", "Write the two sides of the head alone, without the image network.")
+@flag("--without-photo", "Write only image and caption, without the image network.")
 def export(
     experiment: str,
     to: str,
@@ -25,11 +25,11 @@ def export(
     weights: str | None,
     without_photo: bool,
 ) -> None:
-    """Write an experiment as programs that run without this package.
+    """Export an experiment as programs that run without this package.
 
-    The files are image and caption, from features to embeddings, photo, from pixels to embeddings,
-    and export.json, which describes them. They are run, and compared with the embedding file of
-    the experiment, which `pipeline run` computes.
+    The programs image and caption map features to embeddings, and photo maps pixels to embeddings;
+    export.json describes them. Each is run and compared with the embedding file of the experiment,
+    which `pipeline run` computes.
 
     \b
     Examples:

@@ -22,35 +22,35 @@ _POOLS = {"mean": "pool"}  # words of recipes for those of the option
 @option("--recipe", "Name of the recipe; see `pipeline list recipes`.")
 @option(
     "--layer",
-    "Layer of the network to read, as `pipeline list layers RECIPE` names it. Several, by more of "
-    "these options, are computed in one pass, each into OUT/LAYER.",
+    "Layer of the network to read, as `pipeline list layers RECIPE` names it. Repeatable: one pass "
+    "computes all layers, each into OUT/LAYER.",
     multiple=True,
 )
 @option(
     "--pool",
-    "What is kept of the layer's output.  [default: as the recipe]",
+    "Pooling or part of the layer's output.  [default: the recipe's]",
     click.Choice(["grid", "mean", "max", "tokens", "class", "distillation", "registers"]),
 )
 @option(
     "--resize",
-    "Resize the shorter side to PIXELS, or both sides; then crop.  [default: as the recipe]",
+    "Resize the shorter side, or with squash both sides, to PIXELS.  [default: the recipe's]",
     metavar="[squash:]PIXELS[:bicubic]",
 )
 @option("--crop", "Crop of the resized image.", metavar="[ten:]PIXELS|none|flip")
-@option("--mean", "Mean of each channel, of values from 0 to 1.", float, nargs=3)
+@option("--mean", "Mean of each channel, on a scale of 0 to 1.", float, nargs=3)
 @option("--std", "Standard deviation of each channel.", float, nargs=3)
 @option("--channels", "Order of the channels.", click.Choice(["RGB", "BGR"]))
 @option("--dataset", "Prepared dataset.", PATH)
 @option(
     "--images",
-    "Plain images instead of --dataset: a folder, searched recursively; image files, of "
-    "which more may follow; a text file of paths, one per line, - for stdin; or tar files, such as "
-    "'shard-{000..009}.tar'. Any of them may be a URL. Ids are the paths, as if each tar file "
-    "were a folder.",
+    "Plain images instead of --dataset: a folder, searched recursively; one or more image files; a "
+    "text file of paths, one per line, or - for stdin; or tar files, such as "
+    "'shard-{000..009}.tar'. Any of them may be a URL. Ids are the paths, as if each tar file were "
+    "a folder.",
     IMAGES,
     metavar="FOLDER|IMAGE|LIST.txt|TAR|URL|-",
 )
-@flag("--follow-links", "Follow links of --images that lead out of the project.")
+@flag("--follow-links", "Follow links out of --images and its repository.")
 @click.argument("more", nargs=-1, type=IMAGES, metavar="[IMAGE]...")
 @option("--out", "Output folder of the shards, or its URL.", OUTPUT_OR_URL, required=True)
 @added_options("EXTRACT")
@@ -174,8 +174,8 @@ def _require_images_alone(**of_datasets: object) -> None:
     """Raise if an option that needs a prepared dataset is set."""
     if options := [name for name, v in of_datasets.items() if v not in (None, False, ())]:
         raise click.UsageError(
-            f"--{options[0].replace('_', '-')} is of a prepared dataset (--dataset), and --images "
-            "names plain image files"
+            f"--{options[0].replace('_', '-')} requires a prepared dataset (--dataset), but "
+            "--images names plain image files"
         )
 
 

@@ -27,7 +27,7 @@ def init(folder: Path, root: Path | None, captions: Path | None) -> None:
     """Write dvc.yaml and params.yaml, with which DVC computes recall tables of your images.
 
     Without --root and --captions, the dataset is 60 drawn scenes. Existing files of these names are
-    never changed; .gitignore and .dvcignore get a line or two. docs/dvc.md has an example.
+    never changed; lines are added to .gitignore and .dvcignore. docs/dvc.md has an example.
 
     \b
     Examples:

@@ -25,9 +25,7 @@ from stages.options import JSON
     "With the NAME of a recipe: weights for its hash, imagenet (downloaded if necessary), a "
     "file or random:SEED.  [default: imagenet if available on this machine]",
 )
-@option(
-    "--paper", "With experiments: all whose names begin so, such as wang2016.", metavar="PREFIX"
-)
+@option("--paper", "With experiments: all with this prefix, such as wang2016.", metavar="PREFIX")
 @flag("--all", "With experiments: ablations too.", name="everything")
 @JSON
 def list(
@@ -42,7 +40,7 @@ def list(
 
     KIND is experiments, encoders, tokenizers, recipes, vectors, backbones, heads, or layers of a
     recipe or backbone, in the order of the network, with the shape of their output. Experiments are
-    those of params.yaml and those that their papers recommend, with the features that `pipeline
+    those of params.yaml and the variants that papers recommend, with the features that `pipeline
     run` computes for them.
 
     \b
@@ -63,7 +61,7 @@ def list(
     if weights is not None:
         raise click.UsageError("--weights determines the hash of one recipe; pass its name too")
     if (paper or everything) and kind != "experiments":
-        raise click.UsageError("--paper and --all need KIND experiments")
+        raise click.UsageError("--paper and --all apply only to KIND experiments")
     for fault in faults(kind):
         click.echo(f"warning: {fault}", err=True)
     rows = LISTINGS[kind]() if name is None else layers(name)

@@ -19,7 +19,7 @@ from pipeline.store.workers.place import Place
 from stages.command import PATH, Decorator, flag, option, section
 from stages.console import OUTPUT
 
-JSON = flag("--json", "Print JSON; docs/commands.md has its keys.", name="as_json")
+JSON = flag("--json", "Print JSON; docs/commands.md lists its keys.", name="as_json")
 MAP = option(
     "--map",
     "Projection of the map: principal components, or t-SNE, which is slower.",

@@ -81,7 +81,7 @@ def require_experiments(params: Params, names: Iterable[str], others: Iterable[s
         if not {name, name.partition("@")[0]} & {*all_names}:
             where = f"{PARAMS_FILE} has no" if params.experiments else "there is no"
             raise UnknownName(
-                f"{where} experiment {name!r}, and no published system is called so; "
+                f"{where} experiment {name!r}, and no published system has this name; "
                 f"{did_you_mean(name, all_names, 'pipeline list experiments')}"
             )
 

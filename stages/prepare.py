@@ -34,7 +34,7 @@ class _Prepare(Group):
 
 @click.group(cls=_Prepare)
 def prepare() -> None:
-    """Prepare a dataset of captioned images or clips, read from a source or drawn.
+    """Read captioned images or clips into a dataset, or draw them.
 
     A dataset is a folder with manifest.jsonl (ids, files, splits, captions) and dataset.json. The
     files of existing images and clips are not copied.
@@ -61,15 +61,13 @@ def prepare() -> None:
 )
 @name_option
 @table_options
-@flag(
-    "--unpack", "Write images of tar and Parquet files to OUT/images.  [default: read them there]"
-)
+@flag("--unpack", "Write images of tar and Parquet files to OUT/images.  [default: read in place]")
 @expect_option
 @out_option
 def folder(
     root: Path | None, captions: Path | None, name: str | None, out: Path, **options: Any
 ) -> None:
-    """Read your own images, with a table of paths and captions or without one.
+    """Read your own images, with or without a table of paths and captions.
 
     \b
     --captions  .csv .tsv .txt   separated by , ; tab or |, with a header
@@ -80,11 +78,10 @@ def folder(
     Columns     path (image, file_name, filename, ...), caption (text, sentence, ..., or several:
                 caption1, caption2, ...), optionally split and id
 
-    Images inside of .parquet and .tar files stay there, and so do those behind URLs such as
-    s3://BUCKET/FOLDER; all commands read them from there.
-    Rows of the same path are one image. Without --captions and without metadata, all image files
-    below ROOT are read, without captions. Without splits, images are split 80/10/10 into train, val
-    and test by the hash of their id.
+    Images in .parquet and .tar files, and at URLs such as s3://BUCKET/FOLDER, are not copied; all
+    commands read them in place. Rows with the same path are one image. Without --captions and
+    without metadata, all image files below ROOT are read, without captions. Without splits, images
+    are split 80/10/10 into train, val and test by the hash of their id.
 
     \b
     Examples:
@@ -111,7 +108,7 @@ for command in additions_to("PREPARE"):
 @option("--out", "Folder of the dataset.  [default: data/NAME]", OUTPUT)
 @click.pass_context
 def of_params(ctx: click.Context, name: str, out: Path | None) -> None:
-    """Prepare a dataset as `datasets` of params.yaml specifies.
+    """Prepare a dataset that params.yaml defines.
 
     \b
     Example:

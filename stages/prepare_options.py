@@ -118,7 +118,7 @@ table_options = add_options(
     option("--split-column", "Column of the splits.", metavar="NAME"),
     option(
         "--id-column",
-        "Column of the ids.  [default for all four: detected by name]",
+        "Column of the ids.  [default of each column: detected by name]",
         metavar="NAME",
     ),
     option(
@@ -127,7 +127,7 @@ table_options = add_options(
         metavar="NAME",
     ),
     flag("--split-by-folder", "Use the first folder of a path as the split of its image."),
-    flag("--follow-links", "Follow links that lead out of the project, here and in `serve`."),
+    flag("--follow-links", "Follow links out of ROOT and its repository, now and in `serve`."),
     flag("--skip-bad", "Skip invalid rows, and list them in OUT/left-out.csv."),
 )
 

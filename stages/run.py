@@ -43,14 +43,12 @@ if TYPE_CHECKING:
 @DATASET
 @option(
     "--size",
-    "Size of networks and trainings; docs/heads.md explains it.  [default: that of "
-    "params.yaml for its own dataset, or small]",
+    "Size of networks and trainings; docs/heads.md explains it.  [default: that of params.yaml for "
+    "the dataset named there, else small]",
     SIZES,
 )
 @training_options
-@option(
-    "--test-split", "Split to embed and evaluate.  [default: as in params.yaml, or test, val, dev]"
-)
+@option("--test-split", "Split to evaluate.  [default: as in params.yaml, else test, val or dev]")
 @SEEDS
 @option(
     "--corpus",
@@ -91,10 +89,10 @@ def run(
 
     Names are experiments and ensembles of params.yaml, or published systems (`pipeline list
     experiments`) and YAML files with one experiment, which need no params.yaml. NAME@RECIPE is an
-    experiment on other image features, such as vsepp@resnet50-caffe-pool, NAME@@ENCODER on other
-    caption features; the name of a feature set can replace both. `all` omits systems that
-    need clips, a download, hours or several networks. One process computes the files and bytes of
-    the single commands. The same command again resumes where it stopped.
+    experiment on other image features, such as vsepp@resnet50-caffe-pool, and NAME@@ENCODER on
+    other caption features; the name of a feature set can replace RECIPE or ENCODER. `all` omits
+    systems that need clips, regions, a download, hours of computing or several networks. The files
+    are byte for byte those of the single commands. The same command resumes where it stopped.
 
     It also updates: after images, captions or options in params.yaml have changed, prepare the
     dataset again and repeat the command. It recomputes what depends on the change and keeps the

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 @option("--queries", "File of sentences to search for, one per line.", PATH)
 @option(
     "--of",
-    "Kind of result.  [default: images; sentences for an image without words]",
+    "Kind of result.  [default: sentences for --image without --plus and --minus, else images]",
     click.Choice(list(SIDES)),
 )
 @option("--top", "Number of results per query.", COUNT, default=5)
 @option(
     "--around-mean",
-    "Sort the N nearest by their distance to their mean, and show the first of these; with "
-    "--regularities, also count these.",
+    "Re-sort the N nearest results by distance to their mean before the best are shown; with "
+    "--regularities, also count the re-sorted hits.",
     COUNT,
     metavar="N",
 )
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     "Search with an approximate index, for millions of rows. It is built if it is missing.",
 )
 @added_options("SEARCH")
-@flag("--json", "Results as JSON.", name="as_json")
+@flag("--json", "Print results as JSON.", name="as_json")
 @click.pass_context
 def search(
     ctx: click.Context,
@@ -77,7 +77,7 @@ def search(
 ) -> None:
     """Find the images or sentences of an embedding file that are nearest to a query.
 
-    All splits are searched, and embedded first if necessary. One result per line: for images
+    All splits are searched, and embedded first if necessary. Prints one result per line: for images
     rank, score, id, file, first caption and split; for sentences rank, score, id, text, image and
     split. A greater score is nearer; ties are sorted by id.
 

@@ -65,7 +65,7 @@ def info(path: Path, as_json: bool) -> None:
 @shards.command("verify", cls=Answer)
 @click.argument("path", type=FEATURES)
 @flag("--quick", "Check only structure, ids and counts; do not read features.")
-@option("--images-of", "Dataset: also compare the CRC-32 of its images or captions.", PATH)
+@option("--images-of", "Dataset whose images or captions are also compared, by CRC-32.", PATH)
 @JSON
 @click.pass_context
 def verify_command(
@@ -102,7 +102,7 @@ def verify_command(
     COUNT,
 )
 def index_command(path: Path, rows_per_shard: int | None) -> None:
-    """Rebuild index.json from the shards of a folder, which are all verified.
+    """Verify all shards of a folder and rebuild its index.json.
 
     \b
     Example:
@@ -154,7 +154,7 @@ def export_command(
         from pipeline.retrieval.embedding_table import export_embeddings
 
         if any(options[name] for name in options if name != "repeat") or options["repeat"] > 1:
-            raise WrongUsage("an embedding file accepts only --to, --dataset and --out")
+            raise WrongUsage("the export of embeddings accepts only --to, --dataset and --out")
         rows = export_embeddings(path, out, to=to, dataset=dataset, monitor=CONSOLE)
     else:
         from pipeline.store.convert.export import export
@@ -169,8 +169,8 @@ def export_command(
 @_out("Output folder of the shards.")
 @option(
     "--ids",
-    "npy, mat, or in place of the file's own: file with one id per line, a Karpathy dataset.json, "
-    "or a Parquet table.",
+    "Row ids, required for npy and mat, optional for hdf5, parquet and safetensors: file with one "
+    "id per line, a Karpathy dataset.json, or a Parquet table.",
     PATH,
 )
 @option("--every", "npy: rows per image; 5 in files for VSE++.", COUNT, default=1)
@@ -184,7 +184,7 @@ def export_command(
     "--dataset",
     "--dataset-name",
     "dataset",
-    help="Prepared dataset of the rows, whose ids replace paths of its images; or its name.",
+    help="Prepared dataset, whose image ids replace image paths among the row ids; or its name.",
     metavar="DIR|NAME",
     required=True,
 )
@@ -237,7 +237,7 @@ def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
 @click.argument("path", type=PATH)
 @_out("Output folder of the shards.")
 def convert_command(path: Path, out: Path) -> None:
-    """Write a feature folder in the present version of the format, docs/format.md.
+    """Convert a feature folder to the current version of the format (docs/format.md).
 
     Rows, shards and content_sha256 are the same; the folder is left unchanged.
 

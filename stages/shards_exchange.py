@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.argument("path", type=PATH, metavar="DIR")
 @click.argument("url")
 def push_command(path: Path, url: str) -> None:
-    """Copy a feature folder to a remote folder, with verification, index last.
+    """Verify a feature folder and copy it to a remote folder, the index last.
 
     URL is a folder, file://, dvc:REMOTE/PATH, or any URL that fsspec can write to, such as s3://
     and ssh:// with their packages. Files that exist there are not sent again.
@@ -39,7 +39,7 @@ def push_command(path: Path, url: str) -> None:
 @option("--ids", "File with one id per line: fetch these rows, in this order.", PATH)
 @option("--recipe", "Required recipe, by name or hash.")
 def pull_command(url: str, out: Path, **options: Any) -> None:
-    """Fetch a shared feature set, or some of its rows, with verification.
+    """Fetch and verify a shared feature set, or some of its rows.
 
     URL is a folder, http(s)://, file://, dvc:REMOTE/PATH, or any URL that fsspec can read. The same
     command resumes an interrupted pull.

@@ -20,9 +20,9 @@ _encoder_options = section("Encoder", *map(option_like, settable_fields().values
 @click.command(cls=Command)
 @option(
     "--encoder",
-    f"Sentence encoder, or several concatenated: {', '.join(encoders())}, "
-    "open-clip:MODEL.TAG, transformers:ID, or sentence-transformer:MODEL; ID and MODEL are a "
-    "folder or a name on the hub, MODEL also a package.",
+    f"Sentence encoder, or several concatenated: {', '.join(encoders())}, open-clip:MODEL.TAG, "
+    "transformers:ID, or sentence-transformer:MODEL; ID and MODEL are a folder or a name on the "
+    "hub, MODEL may also be a package.",
     required=True,
     metavar="NAME[+NAME...]",
 )

@@ -41,8 +41,8 @@ def train(
 ) -> None:
     """Fit the head of an experiment on the training split; the validation split selects the epoch.
 
-    A checkpoint after each epoch is kept next to the output until the head is written, and the same
-    command resumes from it. The number of epochs may be raised in between.
+    A checkpoint after each epoch is kept next to the output until the head is written; the same
+    command resumes from it, also with more epochs.
 
     A fine-tuned experiment, such as vsepp-finetuned, continues training the head of another
     experiment together with its image network, whose weights are saved next to the head.
@@ -77,8 +77,8 @@ def train(
 
         if weights is not None:
             raise WrongUsage(
-                f"--weights are of an image network that is fine-tuned, and {experiment} trains on "
-                "stored features; leave it out"
+                f"--weights requires an image network that is fine-tuned, but {experiment} trains "
+                "on stored features; omit it"
             )
         trained = fit(layout.dataset, out, **options)
     else:

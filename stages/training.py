@@ -15,7 +15,7 @@ from stages.options import option_of
 SIZES = click.Choice(["tiny", "small", "paper"])
 SEEDS = option(
     "--seeds",
-    "Number of trainings, with the seeds from --seed on: NAME, NAME-seed1, ...",
+    "Number of trainings, with consecutive seeds from --seed: NAME, NAME-seed1, ...",
     COUNT,
     default=1,
 )

@@ -22,8 +22,8 @@ _settings_options = section("Options", *(option_of(Training, name) for name in _
 @click.command(cls=Command)
 @option(
     "--source",
-    "Vectors to load: glove-6b-50d (packaged), a .txt (GloVe or word2vec text), a .vec or "
-    ".bin (fastText or word2vec), a .safetensors of this command, or sentence-transformer:MODEL.",
+    "Vectors to load: glove-6b-50d (packaged), a .txt (GloVe or word2vec text), a .vec or .bin "
+    "(fastText or word2vec), a .safetensors of `pipeline vectors`, or sentence-transformer:MODEL.",
 )
 @option("--train", "Train vectors instead.", click.Choice(["word2vec", "fasttext"]))
 @REQUIRED_DATASET
@@ -54,8 +54,8 @@ def vectors(
     """Store word vectors for the words of a dataset, loaded from a source or trained.
 
     Vectors from a source do not depend on the dataset, so the words of all splits are looked up.
-    Training uses the captions of one split, or a corpus without captions of the other splits; the
-    learnt words of all splits are stored.
+    Training uses the captions of one split, or a corpus without captions of the other splits; every
+    word of the dataset that it learns is stored.
 
     \b
     Examples:
@@ -85,6 +85,6 @@ def _refuse_training_options(ctx: click.Context, source: str | None, train: str 
     """Raise if a training option is set without --train; the job checks all other combinations."""
     given = [n for n in _TRAINING_ONLY if ctx.get_parameter_source(n) != ParameterSource.DEFAULT]
     if source is not None and train is None and given:
-        raise click.UsageError(f"--{given[0].replace('_', '-')} is for --train")
+        raise click.UsageError(f"--{given[0].replace('_', '-')} requires --train")
     if train == "word2vec" and "buckets" in given:
-        raise click.UsageError("--buckets is for --train fasttext")
+        raise click.UsageError("--buckets requires --train fasttext")

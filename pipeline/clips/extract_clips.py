@@ -50,7 +50,7 @@ def extract_clips(
         joined by "+", extracted into separate folders next to `out`.
     compute : Compute or None. As for images; `weights` "imagenet" means the recipe's own, for 3-D
         networks those of Kinetics-400; `batch_size` counts frames (or runs of frames; None: 8 or 1,
-        on a GPU 128 or 16), `readers` clips decoded at once. `codebook` applies to recipes of
+        on a GPU 128 or 16), `readers` the clips decoded at once. `codebook` applies to recipes of
         sound words, which have no weights: a file, or None for one next to `out`, which is fitted
         on the training split if it does not exist.
 

@@ -2,5 +2,5 @@
 
 Read `manifest` first (the dataset as all other packages see it), then one reader of `readers/`, all
 based on `source`. `splits` selects the splits for training, validation and testing; `image_truth`
-is optional knowledge beyond the captions. This package does not decode images.
+has facts about images that captions may omit. This package does not decode images.
 """

@@ -28,7 +28,7 @@ def read_metadata(dataset: str | Path) -> dict[str, Metadata]:
     Returns
     -------
     dict of str to dict
-        By image id the values by column: str, number, bool or list of str. Images without values
+        Values of each image id by column: str, number, bool or list of str. Images without values
         are omitted; {} for a dataset without metadata.
 
     Raises

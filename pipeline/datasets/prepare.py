@@ -59,8 +59,8 @@ def prepare(
     caption_separator : str or None. Text between several captions in a cell, such as "|".
     encoding : str or None. Encoding of a text file without a byte order mark; None is UTF-8.
     split_by_folder : bool. Use the first folder of a path as the split of its image.
-    follow_links : bool. Follow links that lead out of the project, in folders without a table and
-        in `pipeline.serve`. Others, and those into DVC's cache, are always followed.
+    follow_links : bool. Follow links out of the root and its repository, in folders without a table
+        and in `pipeline.serve`. Other links, and those into DVC's cache, are always followed.
     skip_bad : bool. Skip invalid rows, count them in the notes and list them in `out/left-out.csv`;
         otherwise any of them is an error.
     unpack : bool. Write the images of tar and Parquet files to `out/images`, which is then the

@@ -67,13 +67,13 @@ def export_model(
     without_photo: bool = False,
     monitor: Monitor = QUIET,
 ) -> dict[str, float]:
-    """Write an experiment as programs that torch or onnxruntime runs without this package.
+    """Export an experiment as programs that torch or onnxruntime runs without this package.
 
     `image` and `caption` map features to embeddings; `photo` maps pixels, resized and cropped, to
-    the embedding of `image`. It is left out, with a log line, if the image features are not of one
-    image network that can be exported. `export.json` has the preprocessing, and the names, shapes
-    and types of inputs and outputs. Each program is run on rows of the embedding file and compared
-    with it before the folder appears.
+    the embedding of `image`. `photo` is omitted, with a log line, if the image features are not of
+    one image network that can be exported. `export.json` has the preprocessing, and the names,
+    shapes and types of inputs and outputs. Each program is run on rows of the embedding file and
+    compared with it before the folder appears.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def export_model(
     experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
     root : str, Path or None. Output folder of `pipeline.run`; None: see `Layout`.
     weights : str or None. Weights of the image network; None: as recorded in the head.
-    without_photo : bool. Write the two sides of the head alone.
+    without_photo : bool. Write only `image` and `caption`.
     monitor : Monitor. Receives a log line for each program.
 
     Returns

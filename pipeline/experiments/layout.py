@@ -43,8 +43,8 @@ class Layout:
     Attributes
     ----------
     dataset : Path. Folder of the prepared dataset; the last part of its path is its name.
-    root : Path. Folder of everything derived from datasets, by kind and dataset. By default the
-        folder called data that the dataset is in, or else that of the current folder.
+    root : Path. Folder of all outputs, by kind and dataset. By default the folder `data` that
+        contains the dataset, else `data` in the current folder.
 
     Examples
     --------
@@ -93,11 +93,11 @@ class Layout:
         return self.localizations / f"{file_name(experiment)}.h5"
 
     def vectors(self, name: str) -> Path:
-        """Return the file of the dataset's word vectors of a name."""
+        """Return the file of the dataset's word vectors with a name."""
         return self._of("vectors") / f"{file_name(name)}.safetensors"
 
     def named_vectors(self, name: str | None) -> str | None:
-        """Return the file of the dataset's word vectors of a name, or the name if it is missing.
+        """Return the file of the dataset's word vectors with a name, or the name if none exists.
 
         A name such as word2vec-100d thus means the dataset's own vectors; others, such as the
         packaged glove-6b-50d or a path, are passed on to `pipeline.text.vectors.load_vectors`.
@@ -108,13 +108,13 @@ class Layout:
         return str(file) if file.is_file() else name
 
     def text(self, name: str) -> Path:
-        """Return the folder of the caption features of a name."""
+        """Return the folder of the caption features with a name."""
         return self._of("text") / file_name(name, of_model=True)
 
     def encoder(self, name: str) -> Path:
-        """Return the folder of the fitted encoder of caption features, or of an experiment's.
+        """Return the folder of the fitted encoder of caption features, or of an experiment.
 
-        The latter's are those that its trained head was fitted on, found by their recipe.
+        An experiment's encoder is the one that its trained head was fitted on, found by recipe.
         """
         text = self.text(name)
         text = text.resolve() if text.is_symlink() else text  # made elsewhere, with its encoder
@@ -152,7 +152,7 @@ class Layout:
         return self._of("ensembles") / f"{file_name(name)}.h5"
 
     def searched(self, name: str, splits: str = "all") -> Path:
-        """Return the embedding file of some splits, "all" or names with commas, for searches."""
+        """Return the embedding file of splits to search: "all", or names separated by commas."""
         # Not in the folder of the test split's file, since searches write it too.
         part = "" if splits == "all" else f".{splits.replace(',', '+')}"
         return self._of("search") / f"{file_name(name)}{part}.h5"
@@ -166,7 +166,7 @@ class Layout:
         return self._of("captions") / f"{file_name(name)}.jsonl"
 
     def caption_scores(self, name: str) -> Path:
-        """Return the folder of these captions' scores."""
+        """Return the folder of the scores of a caption file."""
         return self._of("caption-scores") / file_name(name)
 
     def regularities(self, experiment: str) -> Path:

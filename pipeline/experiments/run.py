@@ -115,7 +115,7 @@ def run(
     dataset : str or Path. Folder of a prepared dataset.
     experiments : mapping of str to Experiment, or None. Experiments by name; take precedence over
         `PRESETS`.
-    ensembles : mapping of str to mapping of str to float, or None. Members with weights by name;
+    ensembles : mapping of str to mapping of str to float, or None. Weights of members by ensemble;
         take precedence over `ENSEMBLES`.
     root : str, Path or None. Folder of all outputs; None: see `Layout`.
     size : str. Size of the presets: "tiny", "small" or "paper"; see `resolve_experiment`.
@@ -151,7 +151,7 @@ def run(
     DatasetError
         The dataset is missing, lacks a split, or has no captions.
     MissingRows, WrongUsage
-        A given set lacks rows, is of another dataset, or has a name that means something else.
+        A given set lacks rows, is of another dataset, or has the name of other features.
     RunFailed
         Steps failed; all independent experiments are finished.
     PipelineError

@@ -74,9 +74,9 @@ class Stored:
     store : str. "float32", "float16", "int8", or "binary" (sign bits next to int8). int8 ranges
         are calibrated on images and captions of the training split.
     dim : int or None. Number of leading dimensions to keep, L2-normalised afterwards; None: all.
-    csls : bool. Whether cosines are corrected for rows that are near to everything, by their
-        nearest rows of the training split: see `pipeline.retrieval.csls`. The file has two more
-        dimensions, and the similarity "dot".
+    csls : bool. Whether cosines of hubs, rows near to everything, are corrected by those of their
+        nearest training rows: see `pipeline.retrieval.csls`. The file has two more dimensions, and
+        the similarity "dot".
 
     Examples
     --------
@@ -115,8 +115,8 @@ def embed(
 
     The embeddings of each side are first computed as a feature set, whose recipe is the head, in a
     work folder next to `out`; an interrupted call resumes from there. If `out` is a file of the
-    same head, rows with unchanged id and features are reused. The bytes of the file depend neither
-    on that nor on the place of computation.
+    same head, rows with unchanged id and features are reused. The file has the same bytes with and
+    without reuse, wherever it is computed.
 
     Parameters
     ----------

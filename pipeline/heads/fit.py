@@ -30,7 +30,7 @@ def fit(
 
     The validation split selects the epoch. A work folder next to `out` keeps a checkpoint after
     each epoch until the head is saved; the same call resumes from there and yields the same bytes.
-    The number of epochs may be raised in between.
+    A resumed call may have more epochs.
 
     Parameters
     ----------

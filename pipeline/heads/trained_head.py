@@ -202,7 +202,7 @@ def load_head(folder: str | Path, device: str = "cpu") -> TrainedHead:
     Raises
     ------
     HeadError
-        A file is missing, damaged or of an older version, or the two do not match.
+        A file is missing, damaged or of an older version, or the files do not match.
     PluginError
         Its head is of a package that is not installed; the message names it.
     DeviceError

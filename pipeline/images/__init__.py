@@ -1,4 +1,4 @@
-"""Image features: decode a file, resize and crop it, and run a network up to its tap.
+"""Image features: decode, resize and crop a file, and run a network up to the layer that is read.
 
 Read `extract` first, the job of `pipeline extract`, then `image_source` (images as rows of a
 feature set) and `batches`, its loop. `decode` and `transforms` produce a network's input;

@@ -119,15 +119,15 @@ def extract_layers(
 ) -> dict[str, FeatureIndex]:
     """Extract the output of several layers of one network, in one forward pass of each image.
 
-    Every layer has a feature set of its own, with the bytes of its own `extract`. An
-    interrupted call resumes: rows that all layers still need are computed together, others alone.
-    On workers, or in a store, each set is computed by itself.
+    Every layer has a feature set of its own, byte for byte that of `extract`. An interrupted call
+    resumes: rows that all layers still need are computed together, others alone. On workers, or in
+    a store, each set is computed by itself.
 
     Parameters
     ----------
     dataset, select, storage, compute, place, monitor : see `extract`.
-    out : str or Path. Folder of the sets; each is in a folder with the name of its layer, and with
-        what is kept of the layer if its name has that, as in "layer3-max".
+    out : str or Path. Folder of the sets; each is in a folder named after its layer, and after its
+        pool if the recipe's name has one, as in "layer3-max".
     recipes : sequence of str or Recipe. Recipes that differ in layer and pool alone, such as
         "resnet152-pool@layer2" and "resnet152-pool@layer3".
 

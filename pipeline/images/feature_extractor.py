@@ -34,11 +34,11 @@ class FeatureExtractor:
         mean equal features.
     preprocess : `pipeline.images.encoder.Preprocess`. Picklable function of one image, in any form,
         that returns its windows, a tensor (windows, h, w, 3) of uint8.
-    network : `torch.nn.Module`. Maps a batch of windows (n, windows, h, w, 3) to feature rows
-        (n, *recipe.shape) float32. On one thread a batch has the bytes of the shards whose batches
-        are the same, with the engine that extracted them; otherwise rows are within rounding. The
-        reference engine has gradients: of the input, if it is a float tensor of 0 to 255, and of
-        the weights after `requires_grad_()`, which changes this extractor's rows too.
+    network : `torch.nn.Module`. Maps a batch of windows (n, windows, h, w, 3) to feature rows (n,
+        *recipe.shape) float32. On one thread, with the same batches and engine, rows are those of
+        the shards bit for bit; otherwise they agree up to rounding. The reference engine has
+        gradients: of the input, if it is a float tensor of 0 to 255, and of the weights after
+        `requires_grad_()`, which changes this extractor's rows too.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def encoder(
     precision: str = "float32",
     weights_prefix: str | None = None,
 ) -> FeatureExtractor:
-    """Return an image recipe as preprocessing and a torch module, for a loop of one's own.
+    """Return an image recipe as preprocessing and a torch module, for your own loop.
 
     Parameters
     ----------

@@ -71,14 +71,13 @@ def extract_regions(
     """Extract the features of the regions of a dataset's images into shards.
 
     As `pipeline.extract`, but with one row per region, `<image id>@<k>`, k the number of the region
-    in its image. With an image recipe, a region is cut from its image, which is decoded once, and
-    passed through the network as an image of its own, resized as the recipe states; for recipes
-    that squash this is the warped crop of Wang 2016 (and of R-CNN without context). With
-    `<backbone>-roi-align` the image passes through the network once, and regions are pooled from
-    its last map. `box-geometry` is the box alone, to be concatenated with others: several recipes,
-    "A+B", are extracted into separate folders next to `out`, named `<recipe>@<folder of the
-    regions>`. An image that fails, or has changed since its boxes were proposed, fails all its
-    regions.
+    in its image. With an image recipe, each region is cut from the decoded image, resized as the
+    recipe states, and passed through the network as an image of its own; for recipes that squash,
+    this is the warped crop of Wang 2016 (and of R-CNN without context). With `<backbone>-roi-align`
+    the image passes through the network once, and regions are pooled from its last map.
+    `box-geometry` is the box alone, to be concatenated with others: several recipes, "A+B", are
+    extracted into separate folders next to `out`, named `<recipe>@<folder of the regions>`. An
+    image that fails, or has changed since its boxes were proposed, fails all its regions.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class Proposer:
         if self.number < 1:
             raise WrongUsage(f"the number of proposals is {self.number}; it must be at least 1")
         if (self.boxes is not None) != (self.method == "boxes"):
-            raise WrongUsage("`boxes=FILE` is required by the method boxes, and only by it")
+            raise WrongUsage("the method boxes requires `boxes=FILE`; no other accepts it")
         if self.model is not None and self.method not in ("bing", "edge-boxes"):
             raise WrongUsage(f"`model=...` applies to bing and edge-boxes, not to {self.method}")
 

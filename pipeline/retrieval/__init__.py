@@ -2,7 +2,7 @@
 
 Read `embeddings` for the file, `ranking` for ranks and the tie rule, and `measures` for the columns
 of the tables; `evaluate` is the job of `pipeline evaluate`. `search` finds the nearest rows,
-`approximate` among millions. Only `torch_scores` and `ranking.on_device` need torch.
+`approximate` those of millions. Only `torch_scores` and `ranking.on_device` need torch.
 """
 
 from pipeline.store.errors import PipelineError

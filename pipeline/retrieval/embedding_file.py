@@ -103,7 +103,7 @@ def write_embeddings(
     store: Store = "float32",
     calibrate_on: Embeddings | None = None,
 ) -> None:
-    """Write an embedding file atomically; deterministic.
+    """Write an embedding file atomically and deterministically.
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ def _read(path: Path, read: Callable[[Path], Part]) -> Part:
 def _reading(path: Path) -> AbstractContextManager[None]:
     return reading(
         path,
-        "an embedding file, with images/embedding, images/id, captions/embedding, captions/id and "
+        "an embedding file with images/embedding, images/id, captions/embedding, captions/id and "
         "captions/image_id",
         "`pipeline embed` and `pipeline.write_embeddings` write one; `pipeline.recall` evaluates "
         "arrays without a file",

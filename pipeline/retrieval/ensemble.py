@@ -66,7 +66,7 @@ def ensemble(
     ----------
     members : mapping of str to str or Path. Embedding files of the same images and captions, by
         member name: at least two, rows in any order, similarity "cosine", or CSLS (see
-        `pipeline.Stored`), of which the mean is that of the corrected cosines.
+        `pipeline.Stored`), whose corrected cosines are averaged.
     out : str or Path. The embedding file of the ensemble.
     name : str or None. Name of the ensemble, for its provenance; None: the file name without
         suffix.
@@ -76,7 +76,7 @@ def ensemble(
     -------
     Embeddings
         Similarity "dot", rows in the order of the first member and of norm 1, memory-mapped; dim is
-        the sum of the members'. A zero row of a member has cosine 0 there, and reduces the norm.
+        the sum of the members'. A zero row of a member counts as cosine 0 and reduces the norm.
 
     Raises
     ------

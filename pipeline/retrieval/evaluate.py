@@ -68,29 +68,29 @@ def evaluate(
     max_pairs: int = MAX_PAIRS,
     monitor: Monitor = QUIET,
 ) -> Evaluation:
-    """Rank an embedding file both ways; write `recall.json`, `recall.csv`, `provenance.json`.
+    """Compute the recall table of an embedding file in both directions, and optionally write it.
 
     R@K is the percentage of queries whose rank, from 0, is below K; an image query is ranked by its
-    best caption. Equal scores are in the order of the ids.
+    best caption. Equal scores are ranked by id.
 
     Parameters
     ----------
     embeddings : str or Path. The file, from this project or others; docs/evaluation.md has the
         layout.
-    out : str, Path or None. Folder of the three files; None: they are not written.
-    split : str or None. Split to rank in a file of several, or "all"; None: the file has one.
+    out : str, Path or None. Folder of `recall.json`, `.csv` and `provenance.json`; None: no files.
+    split : str or None. Split to rank in a file of several, or "all"; None: the only one.
     protocol : str or None. "all", "flickr8k", "flickr30k", "coco-5k", "coco-1k" (5 folds), "msvd",
         "trecvid-vtt", or "first-N" images. It checks the contents of the file, and adds mean
-        inverted rank, chance levels and 95 % intervals. None ranks everything in one gallery,
-        without these unless it has fewer than 1,000 images.
+        inverted rank, chance levels and 95 % intervals. None ranks everything in one gallery, and
+        adds the latter two only below 1,000 images.
     captions_per_image : int or None. Maximal number of captions per image, the first ones; None:
         all.
-    dim : int or None. Use only the first dimensions of the vectors, with cosine; None: all.
-    relevance : callable or None. Ranks by judgments of relevance, as `pipeline.judged_by(files)`
-        does; its figures are also written to `relevance.json`.
+    dim : int or None. Number of leading dimensions to use, with cosine; None: all.
+    relevance : callable or None. Function that evaluates relevance judgments, such as
+        `pipeline.judged_by(files)`; its figures are also written to `relevance.json`.
     device : str. A torch device, such as "cuda"; "auto": the best of this machine. "cpu" needs no
         torch.
-    max_pairs : int. Raise if more image-caption pairs would be compared.
+    max_pairs : int. Maximum number of image-caption pairs to compare.
     monitor : Monitor. Receives one line with counts and seconds.
 
     Returns

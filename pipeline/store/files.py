@@ -79,9 +79,9 @@ def require_local(path: str | Path) -> None:
     """Raise for a URL: a folder called `s3:` would be made for it."""
     if (url := url_of(path)) is not None:
         raise OutputError(
-            f"{without_secrets(url)} is a URL, expected a path on this machine; mount "
-            "or copy what is read, and write features to a folder, which `pipeline shards push "
-            "FOLDER URL` sends"
+            f"{without_secrets(url)} is a URL, expected a path on this machine; copy or mount an "
+            "input; write an output to a folder, and send that with `pipeline shards push FOLDER "
+            "URL`"
         )
 
 

@@ -1,4 +1,4 @@
-"""Annex: research code on finished outputs. No room of the core imports it."""
+"""Research code on finished outputs. No package of the core imports it."""
 
 from pipeline.store.errors import PipelineError
 

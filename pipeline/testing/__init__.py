@@ -1,4 +1,4 @@
-"""Suites of tests that another package inherits, with pytest; see docs/bring_your_own.md."""
+"""Test suites that other packages inherit and run with pytest; see docs/bring_your_own.md."""
 
 from pipeline.testing.backbones import BackboneSuite as BackboneSuite
 from pipeline.testing.encoders import EncoderCase as EncoderCase

@@ -34,7 +34,7 @@ class Captions:
     codebooks: str | Path | None = option(
         None,
         output=True,
-        help="Folder of shared codebooks: loaded from it, or saved to it once fitted.",
+        help="Folder of codebooks shared by outputs: loaded if it has them, else fitted and saved.",
     )
     device: str = option(
         AUTO,

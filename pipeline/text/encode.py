@@ -44,9 +44,9 @@ def encode(
     As `pipeline.extract`, but of captions, and with encoders that are fitted first: vocabularies,
     codebooks and principal components are fitted on the captions of one split and saved in a folder
     next to the shards, from which `pipeline.load_encoder` encodes new sentences. Fitted files and
-    finished rows of an earlier call are reused, and codebooks that another output in the same
-    folder was fitted with on the same words; rows of changed captions are recomputed. The result
-    is deterministic: interruptions and the number of workers do not change its bytes. With
+    finished rows of an earlier call are reused, as are codebooks that another output in the same
+    folder fitted on the same words; rows of changed captions are recomputed. The result is
+    deterministic: interruptions and the number of workers do not change its bytes. With
     `Storage.update`, an encoder that was fitted on other captions or with other options is fitted
     again.
 
@@ -56,8 +56,8 @@ def encode(
     out : str or Path. Output folder, or its URL in a store. Row ids are caption ids, or
         `RegionPhrase.key` of phrases.
     encoder : str. Names in `pipeline.text.encoders.registry.KINDS`, joined by "+" for a
-        concatenation, or "sentence-transformer:MODEL" and "open-clip:MODEL.TAG" for libraries'
-        models.
+        concatenation, or "sentence-transformer:MODEL", "open-clip:MODEL.TAG" and "transformers:ID"
+        for models of libraries.
     captions : Captions or None. Captions to encode and to fit on; None: defaults.
     storage, place, monitor : see `pipeline.make_features`.
     options : object. Options of the encoder; None selects the default. `tokenizer`, `vocabulary`,

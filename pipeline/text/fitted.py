@@ -73,8 +73,8 @@ def read_description(folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise FittedFileError(
             f"{path} cannot be read ({error.strerror}): {folder} has no fitted encoder; `pipeline "
-            "text` writes one next to its features. Those that were made elsewhere have none: "
-            "search with the id of an image, or in Python with a function as encoder"
+            "text` writes one next to its features. Features of other programs have none: search "
+            "with the id of an image, or in Python with a function as encoder"
         ) from error
     except SchemaError as error:
         raise FittedFileError(

@@ -24,10 +24,10 @@ from stages.prepare_options import (
 @expect_option
 @out_option
 def clips(root: Path, captions: Path, name: str | None, out: Path, **options: Any) -> None:
-    """Read your own clips or sounds from a table of paths and captions, as `prepare folder` does.
+    """Read your own clips or sounds from a table of paths and captions, like `prepare folder`.
 
-    Rows of the same path are one clip, which may have any number of captions. Without splits, clips
-    are split 80/10/10 into train, val and test by the hash of their id. No clip is opened;
+    Rows with the same path are one clip, which may have any number of captions. Without splits,
+    clips are split 80/10/10 into train, val and test by the hash of their id. No clip is opened;
     `pipeline extract` reports clips that cannot be decoded.
 
     \b

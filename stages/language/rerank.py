@@ -20,7 +20,7 @@ from stages.experiment_name import EXPERIMENT
 )
 @option(
     "--weight",
-    "Weight of the cosine; the rest of the score is that of the file.",
+    "Weight of the cosine, which is added to the score in the file.",
     click.FloatRange(0),
     default=4.0,
 )
@@ -34,10 +34,10 @@ from stages.experiment_name import EXPERIMENT
 def rerank(
     file: Path, experiment: str, weight: float, dataset: Path | None, out: Path | None
 ) -> None:
-    """Choose captions among the candidates of a file by their similarity to the image.
+    """Rerank generated captions by their similarity to the image.
 
-    The candidates are those of `pipeline caption`: the captions of each image and the others. Their
-    score becomes that of the language model plus a weighted cosine in the experiment's space.
+    The candidates are all captions of an image in a file of `pipeline caption`. Their score becomes
+    that of the language model plus a weighted cosine in the experiment's space.
 
     \b
     Examples:

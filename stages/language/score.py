@@ -43,7 +43,7 @@ def score(
     """Score caption files: BLEU, ROUGE-L, CIDEr, words, copies, and correctness on drawn scenes.
 
     Files are those of `pipeline caption`, or any in COCO's results format; without a FILE, all
-    files in data/captions/DATASET. docs/sentences.md defines each figure.
+    files in data/captions/DATASET. docs/sentences.md defines each metric.
 
     \b
     Examples:

@@ -17,9 +17,7 @@ from stages.training import SEEDS, SIZES, training_options
 @option(
     "--method", "Proposals to rank: name of their folder in data/proposals/DATASET.", required=True
 )
-@option(
-    "--recipe", "Recipe of the region features.  [default: that of the experiment, at its size]"
-)
+@option("--recipe", "Recipe of the region features.  [default: that of the experiment]")
 @option("--proposals", "Folder.  [default: data/proposals/DATASET/METHOD]", PATH)
 @option(
     "--region-features",
@@ -34,7 +32,7 @@ from stages.training import SEEDS, SIZES, training_options
 )
 @option(
     "--phrases",
-    "Features of the phrases.  [default: data/text/DATASET/, with the name in the experiment]",
+    "Features of the phrases.  [default: data/text/DATASET/NAME, as the experiment states]",
     PATH,
 )
 @option(
@@ -55,7 +53,7 @@ def localize(names: tuple[str, ...], dataset: Path | None, **options: Any) -> No
 
     NAMES are the experiments wang2016-phrases-*. Computes what is missing or stale: the heads, the
     heads that they start from, and data/localizations/DATASET/NAME.h5, which `pipeline evaluate
-    --protocol entities` evaluates. docs/regions.md has the commands to run before.
+    --protocol entities` evaluates. docs/regions.md lists the commands to run first.
 
     \b
     Example:

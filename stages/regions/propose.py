@@ -32,8 +32,8 @@ from stages.options import JSON, options_of
 )
 @option(
     "--model",
-    "Folder of BING's model, or edge model file for edge-boxes.  [default: gradients, "
-    "without a model]",
+    "Folder of BING's model, or edge model file for edge-boxes.  [default: for edge-boxes, colour "
+    "gradients]",
     PATH,
 )
 @options_of(Selection, without="leave_out_failed")

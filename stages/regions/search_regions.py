@@ -81,7 +81,7 @@ def region_sources_of(
 ) -> dict[str, Any]:
     """Return the arguments of `RegionSearcher` but the monitor; `embeddings` are localizations."""
     if split is not None:
-        raise click.UsageError("--split does not go with --localize: a localization file has one")
+        raise click.UsageError("--localize excludes --split: a localization file has one split")
     from pipeline.regions.localization.search_by_name import find_region_sources
     from stages.plan import experiment_of
 

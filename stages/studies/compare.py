@@ -19,9 +19,9 @@ from stages.options import JSON
 @DATASET
 @option(
     "--measure",
-    "Figure to compare, such as text_to_image_r1, phrase_to_region_map or cider; "
-    "repeatable.  [default: rsum of embeddings; R@1, R@10, mAP and pointing of phrases; BLEU-4, "
-    "CIDEr and ROUGE-L of captions]",
+    "Metric to compare, such as text_to_image_r1, phrase_to_region_map or cider; repeatable.  "
+    "[default: rsum of embeddings; R@1, R@10, mAP and pointing of phrases; BLEU-4, CIDEr and "
+    "ROUGE-L of captions]",
     name="measures",
     multiple=True,
     metavar="NAME",
@@ -56,8 +56,8 @@ def compare(
 
     Systems are names of experiments or ensembles, with all seeds trained by `pipeline run --seeds`,
     or files: embeddings, localized phrases (of `pipeline localize`), or captions. The test is a
-    paired bootstrap over images, and over seeds if there are several. For fewer than 50 images it
-    is an exact interval without a verdict.
+    paired bootstrap over images, and over seeds if there are several. Fewer than 50 images yield an
+    exact interval and no verdict.
 
     \b
     Examples:

@@ -8,7 +8,7 @@ COMMANDS = {
 }
 HELP = {
     "compare": "Test whether one system is better than another.",
-    "probe": "Test what embeddings encode, also with wrong captions.",
+    "probe": "Test embeddings with linear probes and wrong captions.",
 }
 PREPARE = {
     "scenes": "stages.studies.prepare_scenes:scenes",

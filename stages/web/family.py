@@ -12,7 +12,7 @@ TITLE = "Web"
 
 COMMANDS = {"report": "stages.web.report:report", "serve": "stages.web.serve:serve"}
 HELP = {
-    "report": "Join the recall tables of all experiments, with HTML pages.",
+    "report": "Join the recall tables of all experiments; write HTML pages.",
     "serve": "Search with an experiment on a local web page.",
 }
 EVALUATE = {"published": "stages.web.family:EvaluatePublished"}

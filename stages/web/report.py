@@ -55,7 +55,7 @@ def report(
     params, layout = project_of(dataset)
     if task != "retrieval":
         if html is None:
-            raise WrongUsage(f"--task {task} writes a page only; pass --html DIR")
+            raise WrongUsage(f"--task {task} only writes a page; pass --html DIR")
         write_page = (
             reports.write_region_report if task == "localization" else reports.write_caption_report
         )

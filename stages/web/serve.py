@@ -26,7 +26,7 @@ _CAPTIONS = 3
 @option("--port", "Port; 0 for any free port.", click.IntRange(0, 65535), default=8765)
 @option(
     "--host",
-    "Address to listen on; 0.0.0.0 is every network, without a password.",
+    "Address to listen on; 0.0.0.0 serves every network, without a password.",
     default="127.0.0.1",
 )
 @flag("--localize", "Find phrases, with their boxes drawn over the images.")

@@ -98,7 +98,7 @@ def test_images_and_splits_are_described_and_scored(made: Path) -> None:
     )
     assert (gone.captions, image.image, image.error) == ((), "image 1", "")
     assert "missing" in gone.error
-    with pytest.raises(WrongUsage, match="ranks captions and generates none"):
+    with pytest.raises(WrongUsage, match="ranks captions but generates none"):
         pipeline.caption(file, dataset, experiment=NAME, root=root)
     with pytest.raises(WrongUsage, match="has no captions"):
         pipeline.score(None, dataset, root=root)

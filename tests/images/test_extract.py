@@ -189,8 +189,8 @@ def test_a_list_of_images_is_read_from_a_file_or_stdin(
         ([], "pass either --dataset DIR, a prepared dataset, or --images FOLDER"),
         (["--dataset", "d", "--images", "d"], "pass either --dataset"),
         (["--images", "nowhere"], "nowhere does not exist"),
-        (["--images", ".", "--split", "test"], "--split is of a prepared dataset"),
-        (["--images", ".", "--regions", "r"], "--regions is of a prepared dataset"),
+        (["--images", ".", "--split", "test"], "--split requires a prepared dataset"),
+        (["--images", ".", "--regions", "r"], "--regions requires a prepared dataset"),
         (["--dataset", "d", "a.jpg"], "a.jpg is not an option; image files follow --images"),
     ],
 )

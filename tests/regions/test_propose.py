@@ -146,7 +146,7 @@ def test_bad_input(scenes: Path, tmp_path: Path) -> None:
         refused(ShardError, "arrays of boxes", **(file | {"boxes": tmp_path / bad}))
     refused(ShardError, "line 1: found 2 columns", **(file | {"boxes": tmp_path / "bad.tsv"}))
     refused(ShardError, "expected boxes as", **(file | {"boxes": tmp_path / "bad.csv"}))
-    refused(WrongUsage, "`boxes=FILE` is required", method="boxes")
+    refused(WrongUsage, "the method boxes requires `boxes=FILE`", method="boxes")
     refused(WrongUsage, "`model=.*` applies to bing", method="grid", model=tmp_path)
     refused(WrongUsage, "at least 1", method="grid", number=0)
     refused(WrongUsage, "method 'x' is unknown; expected one of edge-boxes", method="x")

@@ -86,7 +86,7 @@ def test_captions_without_their_encoder_are_searched_by_images(
     search = ("search", "--experiment", f"{CCA}@clip@@clip", *DATASET)
     assert len(pipeline(*search, "--image", image_ids[0]).stdout.splitlines()) == 5
     refused = pipeline(*search, "a red square")
-    assert "were made elsewhere have none: search with the id of an image" in refused.stderr
+    assert "of other programs have none: search with the id of an image" in refused.stderr
 
 
 def test_captions_with_their_encoder_are_searched_by_sentences(

@@ -149,7 +149,7 @@ def test_an_experiment_that_cannot_be_trained(
 
 def test_a_flag_of_a_family_that_is_not_set_is_compatible_with_images() -> None:
     _require_images_alone(split=None, a_flag=False, several=())
-    with pytest.raises(click.UsageError, match="--a-flag is of a prepared dataset"):
+    with pytest.raises(click.UsageError, match="--a-flag requires a prepared dataset"):
         _require_images_alone(split=None, a_flag=True)
 
 

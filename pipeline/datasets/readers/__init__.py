@@ -1,7 +1,7 @@
 """Readers of published datasets, and of a folder with a table, each into a `Manifest`.
 
 A reader is a function `read_x(root, ..., *, expect=None) -> Manifest` in a module of its own. It is
-listed in `READERS`, or in another package an entry point `x` of the group
+listed in `READERS`; in another package it is an entry point `x` of the group
 `caption_feature_pipeline.readers`. Its command `pipeline prepare x`, with options and help, follows
 from the signature and the docstring. Read `karpathy` first, then `collector` with the checks that
 all share. `folder` reads a table of paths and captions (`tables`) or a folder of images, whose rows

@@ -24,10 +24,10 @@ def read_coco(
 ) -> Manifest:
     """Read captions, and optionally boxes, in MS-COCO's annotation format.
 
-    An image's id is COCO's number as text. Images are in the order of `images` in their file,
-    captions in the order of `annotations`; all captions of an image are kept. Each box of an image
-    with captions is a phrase, the name of its category, whose type is the supercategory; boxes of
-    crowds and boxes without area are skipped and counted.
+    An image's id is COCO's number as text. Images and captions keep the order of `images` and
+    `annotations` in their file; all captions of an image are kept. Each box of a captioned image
+    becomes a phrase: its text is the category, its type the supercategory; boxes of crowds and
+    boxes without area are skipped and counted.
 
     Parameters
     ----------

@@ -37,11 +37,10 @@ def read_entities(
 ) -> Manifest:
     """Read Flickr30k Entities: captions whose phrases have boxes.
 
-    An image's id is its file name; the image of `<id>.xml` is the one whose name begins with that
-    number, so that Flickr8k's images fit as well. Captions are the sentences without their marks.
-    Phrases that are not visual, describe the whole scene, or are marked as boxless are skipped and
-    counted, as are those of captions listed in `UNRELATED_CAPTIONS` (an id and the number of a
-    sentence, from 1).
+    An image's id is its file name; `<id>.xml` belongs to the image whose name begins with <id>, as
+    Flickr8k's names do too. Captions are the sentences without phrase markup. Phrases that are not
+    visual, describe the whole scene, or are marked as boxless are skipped and counted, and so are
+    those of the captions in `UNRELATED_CAPTIONS` (lines of image id and sentence number, from 1).
 
     Parameters
     ----------
@@ -50,9 +49,9 @@ def read_entities(
     images : str or Path. Folder of the images.
     splits : mapping of str to str or Path, or None. Split and its list of ids; default: the lists
         in the root.
-    boxes : str. Several boxes of a chain: union, one box around all; any, each of them is correct.
+    boxes : str. If a chain has several boxes: union, one box around all; any, each box is correct.
     scale_boxes : bool. Rescale the boxes of an image whose size differs from its XML, each axis by
-        its own factor, rounded to a hundredth of a pixel; otherwise an error.
+        its own factor, rounded to a hundredth of a pixel; without this, such an image is an error.
     expect : mapping of str to int, or None. Required number of images of a split.
 
     Returns

@@ -31,7 +31,7 @@ def read_flickr8k(
 
     An image's id is its name in the token file, so caption ids are Flickr8k's own. Splits are in
     the order train, dev or val, test, others by name; images in the order of their list. Captioned
-    images in no list are skipped and counted in the notes.
+    images that no list names are skipped and counted in the notes.
 
     Parameters
     ----------

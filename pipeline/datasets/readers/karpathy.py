@@ -40,12 +40,12 @@ def read_karpathy(
 
     Parameters
     ----------
-    root : str or Path. Folder of the images, `filepath/filename` or `filename` below it.
+    root : str or Path. Folder of the images, in which each is `filepath/filename` or `filename`.
     captions : str or Path. The JSON file.
     restval : str. COCO's restval images: merge them into train, keep them as a split, or leave them
         out.
-    expect : mapping of str to int, or None. Required number of images of a split, in addition to
-        the known counts of coco, flickr30k and flickr8k, or instead.
+    expect : mapping of str to int, or None. Required number of images of a split; adds to or
+        overrides the known counts of coco, flickr30k and flickr8k.
 
     Returns
     -------

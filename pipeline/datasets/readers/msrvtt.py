@@ -26,16 +26,16 @@ def read_msrvtt(
 ) -> Manifest:
     """Read MSR-VTT: all sentences, and the splits of 6,513, 497 and 2,990 clips.
 
-    A clip's id is its `video_id`; clips are in the order of `videos`, sentences in that of
-    `sentences`. The split "validate" becomes "val".
+    A clip's id is its `video_id`; clips and sentences keep the order of `videos` and `sentences` in
+    the file. The split "validate" becomes "val".
 
     Parameters
     ----------
     root : str or Path. Folder of the clips, `<video_id>.mp4`.
     captions : sequence of str or Path. JSON file of the corpus, such as
         `train_val_videodatainfo.json`; a sentence and its clip may be in different files.
-    subset : bool. Use the clips that exist and count the others; otherwise a missing clip is an
-        error, as is another size of a split.
+    subset : bool. Use the clips that exist and count the others; without this, a missing clip or an
+        unexpected split size is an error.
     expect : mapping of str to int, or None. Required number of clips of a split.
 
     Returns

@@ -40,17 +40,17 @@ def read_msvd(
 ) -> Manifest:
     """Read MSVD: all its sentences, and the splits of 1,200, 100 and 670 clips.
 
-    A clip's id is its number, as in "vid98"; clips are ordered by number, sentences in file order.
+    A clip's id has the form "vid98"; clips are ordered by number, sentences in file order.
 
     Parameters
     ----------
     root : str or Path. Folder of the clips, `<YouTube id>_<start>_<end>.avi`.
     captions : str or Path. `AllVideoDescriptions.txt`, one line `<clip> <sentence>` per sentence,
-        with its mapping; or a tab-separated table with the columns file, id (vid98), caption and
-        optionally split, which must match the number.
+        which needs the mapping; or a tab-separated table with the columns file, id (vid98), caption
+        and optionally split, which must be that of the clip's number.
     mapping : str, Path or None. `youtube_mapping.txt`, one line `<clip> vid<number>` per clip.
-    subset : bool. Use the clips that exist and count the others; otherwise a missing clip is an
-        error, as is another size of a split.
+    subset : bool. Use the clips that exist and count the others; without this, a missing clip or an
+        unexpected split size is an error.
     expect : mapping of str to int, or None. Required number of clips of a split.
 
     Returns

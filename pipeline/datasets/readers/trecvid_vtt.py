@@ -27,7 +27,7 @@ def read_trecvid_vtt(
     subset: bool = False,
     expect: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Read the testing set of TRECVID 2016 Video to Text: 1,915 clips with one sentence per set.
+    """Read the testing set of TRECVID 2016 Video to Text: 1,915 clips with two sentences each.
 
     A clip's id is its number in `vtt.gt`; clips are in the order of that file, in the split "test".
 
@@ -35,8 +35,8 @@ def read_trecvid_vtt(
     ----------
     root : str or Path. Folder of the clips, `<number>.mp4`.
     captions : str or Path. Folder of `vines.textDescription.*.testingSet` and `vtt.gt`.
-    subset : bool. Use the clips that exist and count the others; otherwise a missing clip is an
-        error, as is another number of clips.
+    subset : bool. Use the clips that exist and count the others; without this, a missing clip or
+        another number of clips is an error.
     expect : mapping of str to int, or None. Required number of clips of a split.
 
     Returns

@@ -45,7 +45,7 @@ def finetune(
     weights: str | Path | None = None,
     training: TrainingOptions = DEFAULT_TRAINING,
 ) -> TrainedHead:
-    """Train a fitted head further, together with the network that made its image features.
+    """Train a fitted head further, together with the network that computed its image features.
 
     Images are read from the dataset's files, cropped and mirrored at random in each epoch. The
     output is the head, fitted on features of the tuned network, and next to it the network's

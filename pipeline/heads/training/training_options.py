@@ -12,9 +12,9 @@ from pipeline.store.progress import QUIET, Monitor
 class TrainingOptions:
     """Options of training a head or a language model, apart from data and settings.
 
-    Without the name of a split, its usual ones count, see
-    `pipeline.datasets.splits.USUAL_NAMES`; without `max_epochs` and `precision`, the experiment's.
-    The precision is that of `pipeline.heads.layers.products`.
+    A split None is the first of `pipeline.datasets.splits.USUAL_NAMES` that the dataset has;
+    `max_epochs` and `precision` None are the experiment's. `pipeline.heads.layers.products` applies
+    the precision.
 
     Examples
     --------
@@ -27,7 +27,7 @@ class TrainingOptions:
     )
     validation_split: str | None = option(
         None,
-        help="Validation split, for model selection.  [default: as in params.yaml, or val, dev]",
+        help="Validation split for model selection.  [default: as in params.yaml, else val or dev]",
     )
     seed: int = option(
         0, least=0, help="Seed of all random numbers.  [default: as in params.yaml, or 0]"
@@ -50,7 +50,7 @@ class TrainingOptions:
         None,
         choices=("float32", "bf16", AUTO),
         help="Precision of the matrix products in training, also of a fine-tuned image network; "
-        "auto is bf16 where the device is fast with it, else float32.  [default: that of the "
+        "auto is bf16 if the device computes it fast, else float32.  [default: that of the "
         "experiment, or float32]",
     )
     leave_out_failed: bool = option(False, help="Skip images whose features failed.")

@@ -19,20 +19,20 @@ OUTPUT = "output"
 
 @dataclass(frozen=True)
 class ImageNetwork:
-    """A network with its preprocessing, as another package registers it under a name.
+    """A network with its preprocessing, which another package or a program registers by name.
 
-    A package has it as an entry point of the group `caption_feature_pipeline.backbones`; a program
-    calls `register_backbone`. "<name>" is then a recipe with the row of the first layer, and
-    "<name>[-<pool>]@<layer>" one with another.
+    A package declares it as an entry point of the group `caption_feature_pipeline.backbones`; a
+    program calls `register_backbone`. The recipe "<name>" then reads the first layer, and
+    "<name>[-<pool>]@<layer>" another one.
 
     Attributes
     ----------
     build : callable. Returns the network, a `torch.nn.Module` of (n, 3, size, size) float32 crops.
         Workers call it too, so it must be a function of a module, or of the program itself.
-    preprocess : Preprocessing. From an image to such crops.
+    preprocess : Preprocessing. Converts an image to such crops.
     layers : mapping of str to tuple of int. Names of layers, as in `named_modules()`, or "output",
         and shapes of their output for one crop: (channels,), (channels, y, x), or (tokens,
-        channels). The first is the default. Another shape in use is an error.
+        channels). The first is the default. A different shape at run time is an error.
     tokens : mapping of str to int. Number of "class", "distillation" and "registers" tokens before
         the patch tokens, in this order.
     pretrained : callable or None. Returns the state dict of the default weights; None: weights must
@@ -112,7 +112,7 @@ def register_backbone(
     pretrained: Callable[[], Mapping[str, Tensor]] | None = None,
     trained_on: tuple[str, ...] = (),
 ) -> None:
-    """Register a network of this program as a backbone, for all functions of recipes.
+    """Register a network of this program as a backbone, for all functions that accept recipes.
 
     Parameters
     ----------

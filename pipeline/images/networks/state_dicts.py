@@ -110,7 +110,7 @@ def find_part(
     if fitting and len(chosen) != 1:
         raise WeightsError(
             f"{path} has weights of {target.name} under {' and '.join(map(repr, fitting))}; name "
-            f"one of these, as in weights_prefix={fitting[-1].rstrip('.')}"
+            f"one of these, as in `weights_prefix={fitting[-1].rstrip('.')}`"
         )
     part = max(chosen or parts, key=lambda each: len(used.keys() & parts[each][1].keys()))
     state = _completed(parts[part][1], expected, used)

@@ -154,8 +154,8 @@ def resolve_recipe(
         its canvas scaled in proportion; "<library>:<model>" with a library of
         `pipeline.images.recipes.by_name.PROVIDERS`; or a network that another package registers.
         "@<layer>" after any of these reads another layer, a name of the network's
-        `named_modules()`, with the same image and crops; "-<pool>" before it names what is kept of
-        the layer, a key of `pipeline.images.recipes.layers.POOLS`.
+        `named_modules()`, with the same image and crops; "-<pool>" before it selects the pooling, a
+        key of `pipeline.images.recipes.layers.POOLS`.
     precision, storage : str. From `pipeline.images.recipes.PRECISIONS` and `STORAGES`.
 
     Returns

@@ -122,7 +122,7 @@ class Normalise:
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """From a decoded image to the input of a network.
+    """Preprocessing of a decoded image into the input of a network.
 
     Examples
     --------
@@ -148,11 +148,11 @@ class Preprocessing:
         std: Sequence[float] = (),
         channels: str | None = None,
     ) -> "Preprocessing":
-        """Return `usual` with the parts that are spelled as on the command line.
+        """Return `usual` with the parts that are passed, as strings of the command line.
 
         Parameters
         ----------
-        usual : Preprocessing or Recipe. Values of the parts that are not spelled.
+        usual : Preprocessing or Recipe. Values of the parts that are not passed.
         resize : str or None. "[squash:]PIXELS[:bilinear|:bicubic]", otherwise of the shorter side.
         crop : str or None. "[centre:|ten:]PIXELS", or "none" or "flip" for the whole canvas.
         mean, std : three floats, or none. Of values from 0 to 1.

@@ -209,7 +209,7 @@ def rerank(
 ) -> list[Described]:
     """Rerank generated captions by their similarity to the image in an experiment's space.
 
-    The score is that of the file plus the weighted cosine; the first candidate wins ties.
+    The new score is that in the file plus the weighted cosine; the first candidate wins ties.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def rerank(
     out : str, Path or None. NAME.jsonl, or NAME.json for COCO's result format; None:
         captions/DATASET/NAME-by-EXPERIMENT.jsonl below `root`.
     experiment : str. A trained retrieval experiment with cosine similarity.
-    weight : float. Weight of the cosine, at least 0; the rest of the score is that of the file.
+    weight : float. Weight of the cosine that is added to the score in the file, at least 0.
     experiments, root, monitor : see `caption`.
 
     Returns

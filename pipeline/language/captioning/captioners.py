@@ -82,7 +82,7 @@ def open_captioner(
         raise WrongUsage(
             f"{name} is a language model; `baseline=...` needs a retrieval experiment"
             if writes
-            else f"{name} ranks captions and generates none; name a language model, or use "
+            else f"{name!r} ranks captions but generates none; name a language model, or use "
             "`baseline=nearest` for its nearest training captions"
         )
     return open_baseline(baseline, experiment_named(name), layout, train_split, device)

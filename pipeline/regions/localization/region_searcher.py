@@ -33,7 +33,7 @@ class RegionHit:
 
 
 class RegionSearcher:
-    """Finds the images with the box that is nearest to a phrase.
+    """Finds the images whose best box is nearest to a phrase.
 
     As `pipeline.Searcher`, but its results are boxes in images.
 

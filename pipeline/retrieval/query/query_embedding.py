@@ -45,7 +45,7 @@ def _log_unknown_words(
         if len(texts) == 1:
             which = f"the query {first[0]!r}"
         raise EmbeddingsError(
-            f"no word of {which} is known; use other words: rare ones of the captions may be "
+            f"no word of {which} is known; use other words: rare words of the captions may be "
             "missing from the vocabulary"
         )
     # Without names of encoders, which a visitor of `serve` does not know.

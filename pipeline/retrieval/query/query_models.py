@@ -148,8 +148,8 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
         if canonical_json(in_file.get(name)) != canonical_json(value)
     ]:
         raise EmbeddingsError(
-            f"{path} was not made by the head that {folder / HEAD_FILE} describes now: it differs "
-            f"in {', '.join(different)}; {again}"
+            f"{path} was not computed by the head that {folder / HEAD_FILE} describes now: it "
+            f"differs in {', '.join(different)}; {again}"
         )
     return trained
 
@@ -163,7 +163,7 @@ def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None
             f"{folder} holds the encoder {fitted.name!r} (recipe hash {digest}), but the head of "
             f"{trained.experiment!r} was fitted on {side.name!r} (recipe hash {side.recipe_hash}); "
             "pass the folder that `pipeline text` wrote next to its caption features, or train "
-            "again on those of this encoder"
+            "again on features of this encoder"
         )
     return fitted
 

@@ -44,8 +44,8 @@ class Searcher:
     head : str, Path or None. Folder of the head that computed the file.
     encoder : str, Path, callable or None. Folder of the fitted sentence encoder that the head was
         fitted on, or a function from a list of texts to their rows: caption features for the head
-        or, without a head, embeddings. Without an encoder, queries have no sentences or words;
-        without either, they are image ids and vectors only.
+        or, without a head, embeddings. Without an encoder, a query has no sentence or word; without
+        either, it is an image id or a vector.
     members : sequence of tuple of 2 str or Path. For an ensemble: folders of head and encoder of
         each member, in the order of the file.
     weights : str or None. Weights of the image network, as for `pipeline extract`; None: as
@@ -274,12 +274,12 @@ class Searcher:
         approximate: bool = False,
         where: str | Iterable[str] = (),
     ) -> list[Hit]:
-        """Return the items nearest to an embedding of one's own, such as a mean of several.
+        """Return the items nearest to an embedding of your own, such as a mean of several.
 
         Parameters
         ----------
         vector : array_like. (dim,), or (parts, dim) if the similarity compares sets of vectors.
-        side : str. What it embeds, "sentences" or "images"; matters to an asymmetric similarity.
+        side : str. What the vector embeds, "sentences" or "images", for an asymmetric similarity.
         of, top, around_mean, approximate, where : see `by_sentences`.
 
         Returns

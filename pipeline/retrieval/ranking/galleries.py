@@ -21,8 +21,8 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
     if there < required or (there > required and not protocol.rest):
         folds = f" ({protocol.folds} folds of {size})" if protocol.folds > 1 else ""
         raise EmbeddingsError(
-            f"the protocol {protocol.name} is of {required} images{folds}, and there are {there}; "
-            "embed the split that it is meant for, or use the protocol all"
+            f"the protocol {protocol.name} requires {required} images{folds}, but there are "
+            f"{there}; embed the split of the protocol, or use the protocol all"
             + (f" or first-{required}" if there > required else "")
         )
     counted = first_captions(embeddings, number)
@@ -33,9 +33,9 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
         short = [embeddings.image_ids[row] for row in few]
         if short:
             raise EmbeddingsError(
-                f"the protocol {protocol.name} is of {number} captions per image, and {len(short)} "
-                f"images have fewer, first {short[:5]}; add their captions, or count all captions "
-                "of every image"
+                f"the protocol {protocol.name} requires {number} captions per image, but "
+                f"{len(short)} images have fewer, first {short[:5]}; add their captions, or count "
+                "all captions of every image"
             )
     if protocol.sets:
         return _sets(embeddings, protocol)
@@ -62,8 +62,8 @@ def _sets(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
     number = np.bincount(embeddings.image_of_caption, minlength=len(embeddings.image_ids))
     if (more := np.flatnonzero(number != protocol.sets)).size:
         raise EmbeddingsError(
-            f"the protocol {protocol.name} is of {protocol.sets} captions per image, one for each "
-            f"set, and {more.size} images have more or fewer, first "
+            f"the protocol {protocol.name} requires {protocol.sets} captions per image, one for "
+            f"each set, but {more.size} images have more or fewer, first "
             f"{[embeddings.image_ids[row] for row in more[:5].tolist()]}"
         )
     position = _caption_positions(embeddings)

@@ -29,8 +29,8 @@ def recall(
         embedding file. (n, parts, d) if the similarity compares sets: absent parts are zero.
     captions : array_like. (m, d) or (m, parts, d) likewise, with the same d.
     image_of_caption : array_like. (m,) integers 0 to n - 1, row of each caption's image. Images may
-        have different numbers of captions, in any order; one without is in the gallery, but not a
-        query.
+        have different numbers of captions, in any order; an image without a caption is in the
+        gallery, but not a query.
     similarity : str. As for `pipeline.Embeddings`.
     captions_per_image : int or None. Maximal number of captions per image, the first by row, as
         queries and in the gallery; None: all.

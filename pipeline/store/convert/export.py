@@ -325,7 +325,7 @@ def export_vqa(
     """
     _require_output(features, out)
     if len(features.row_shape) != 3:
-        raise ShardError(f"found rows of shape {features.row_shape}, expected (y, x, channel)")
+        raise ShardError(f"rows are {features.row_shape}, expected (y, x, channel); extract a grid")
     numbers = [_number(row_id) for row_id in ids]
     if len(set(numbers)) != len(numbers):
         raise ShardError("two ids end in the same number, which this layout cannot distinguish")

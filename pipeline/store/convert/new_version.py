@@ -17,7 +17,7 @@ from pipeline.store.shards.side_by_side import require_own_rows
 def convert_features(
     features: str | Path, out: str | Path, *, monitor: Monitor = QUIET
 ) -> FeatureIndex | None:
-    """Write a feature set in the present version of the format, and verify it.
+    """Convert a feature set to the current version of the format, and verify it.
 
     Rows, their division into shards, failures and `content_sha256` are those of the set, which is
     left unchanged. An interrupted call resumes when it is repeated.
@@ -31,7 +31,7 @@ def convert_features(
     Returns
     -------
     FeatureIndex or None
-        Index of the new set. None, with a log line: the set has the present version.
+        Index of the new set. None, with a log line, if the set has the current version.
 
     Raises
     ------

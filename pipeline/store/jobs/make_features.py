@@ -48,8 +48,8 @@ def make_features(
     Parameters
     ----------
     source : FeatureSource. The rows.
-    out : str or Path. Folder of the shards, or its URL in a store, where each finished shard
-        appears at once: see `pipeline.store.jobs.object_shards`.
+    out : str or Path. Folder of the shards, or its URL in a store, where each shard appears as soon
+        as it is finished: see `pipeline.store.jobs.object_shards`.
     storage : Storage or None. Storage format and update rules; None: the defaults.
     place : Place or None. Where rows are computed; None: in this process.
     monitor : Monitor. Receives log lines and progress.

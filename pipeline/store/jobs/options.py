@@ -44,9 +44,9 @@ class Selection:
 class Storage:
     """Storage format of a feature set, and which finished rows are recomputed.
 
-    Without `rows_per_shard`, a finished output keeps its own. `update` keeps the dataset's order;
-    it moves an output of other features aside to `NAME~<8 digits of its recipe hash>`, and back
-    when it is requested again.
+    Without `rows_per_shard`, a finished output keeps its own. `update` keeps the dataset's order.
+    An output of other features is moved aside to `NAME~<8 digits of its recipe hash>`, and back
+    when these are requested again.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Storage:
         False,
         recorded=False,
         help="Make a finished output match the dataset: keep valid rows, compute new and changed "
-        "ones, drop the others. Features with other options are moved aside.",
+        "ones, drop the others. An output of other options is moved aside.",
     )
     retry_failed: bool = option(
         False,
@@ -97,7 +97,7 @@ class Storage:
     def __post_init__(self) -> None:
         require_bounds(self)
         if self.add and self.update:
-            raise WrongUsage("add and update exclude each other: an update also adds rows")
+            raise WrongUsage("pass `add=True` or `update=True`, not both: an update also adds rows")
 
 
 @documented
@@ -105,8 +105,8 @@ class Storage:
 class Compute:
     """How rows are computed: weights, precision, device and parallelism.
 
-    Recipes and records have the precision that "auto" chose. A device "auto" is that of the machine
-    that computes, which is the worker's on a scheduler.
+    Recipes and records state the precision that "auto" chose. The device "auto" is chosen on the
+    machine that computes: with a scheduler, on each worker.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class Compute:
         None,
         metavar="PREFIX",
         help="Use the weights whose names in the file begin with PREFIX, such as teacher.  "
-        "[default: those that fit, if there are no others]",
+        "[default: those that fit, if unambiguous]",
     )
     trained_on: str | None = option(
         None,
@@ -137,8 +137,8 @@ class Compute:
     )
     codebook: str | Path | None = option(
         None,
-        help="Codebook of sound words: this file is loaded, or written after fitting.  [default: "
-        "next to OUT, fitted on the training split]",
+        help="Codebook of sound words: loaded if the file exists, else fitted and saved.  "
+        "[default: next to OUT, fitted on the training split]",
     )
     precision: str = option(
         "float32",
@@ -152,8 +152,8 @@ class Compute:
     engine: str = option(
         "fast",
         choices=ENGINES,
-        help="Implementation: fast, or the reference network of its authors; they agree up to "
-        "rounding.",
+        help="Implementation of the network: fast, or reference, that of its package; both agree "
+        "up to rounding.",
     )
     batch_size: int | None = option(
         None,

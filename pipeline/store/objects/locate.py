@@ -84,7 +84,7 @@ def _resolved(url: str) -> str:
         (f / ".dvc" for f in (Path.cwd(), *Path.cwd().parents) if (f / ".dvc").is_dir()), None
     )
     if folder is None:
-        raise RemoteError(f"{url}: no DVC repository (.dvc) in this folder or a parent folder")
+        raise RemoteError(f"{url}: this folder is not in a DVC repository (.dvc); change to one")
     config = configparser.ConfigParser(interpolation=None)
     try:
         config.read([folder / "config", folder / "config.local"], encoding="utf-8-sig")

@@ -37,7 +37,7 @@ class _Contents:
 
 
 def describe(path: str | Path) -> list[str]:
-    """Return lines that describe the feature set or shard at `path`; text from data is unescaped.
+    """Return lines that describe the feature set or shard at `path`; text from data is not escaped.
 
     Features are not read: see `pipeline.store.shards.verify.verify`.
 

@@ -82,8 +82,8 @@ def read_set_index(folder: str | Path) -> FeatureIndex:
 class FeatureSet:
     """A finished folder of feature shards, or a view that concatenates several such folders.
 
-    The folder may be a URL of any protocol of fsspec: rows are then read where they are, through a
-    cache on this machine (docs/sharing.md).
+    The folder may be a URL of any protocol of fsspec: rows are then read from there through a local
+    cache (docs/sharing.md).
 
     A mapping of ids to rows. Brackets also accept row numbers, slices, lists and masks. Failed rows
     are NaN there and in `numpy.asarray(features)`, and `ok` is the mask of the other rows; `read`
@@ -100,8 +100,8 @@ class FeatureSet:
     status : numpy.ndarray. (rows,) uint8; 0 where a row has features.
     crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the bytes of each stored row.
     source_crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the source of each row; 0 if unknown.
-    errors : list of str. The reason of each failed row, "" of the others.
-    sources : dict. Columns of the sources of rows by name, (rows,) each, such as "source_crc32".
+    errors : list of str. Reason of each row's failure, "" if it did not fail.
+    sources : dict. Columns on each row's source by name, (rows,) each, such as "source_crc32".
 
     Examples
     --------
@@ -321,7 +321,7 @@ class FeatureSet:
             raise FailedRows(
                 f"{shown(self.folder)}: {failed.size} of {len(ids)} requested rows have no "
                 f"features, first {first}; fix the files and extract again, leave the failed rows "
-                "out, or allow them as NaN (allow_failed=True)"
+                "out, or allow them as NaN (`allow_failed=True`)"
             )
         return rows
 

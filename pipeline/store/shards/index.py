@@ -250,7 +250,7 @@ def rebuild_index(
     """Verify all checksums of all shards and write their index.
 
     The index has the same bytes as the lost one, except if the set ends in a single appended shard
-    planned with another rows_per_shard than the default: shards do not record it.
+    with a `rows_per_shard` other than the default, which shards do not record.
 
     Parameters
     ----------

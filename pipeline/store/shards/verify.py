@@ -44,9 +44,9 @@ def verify(
 
     Parameters
     ----------
-    path : str or Path. A folder of shards or its URL, where rows are checked but not the SHA-256
-        of the files; or one shard, which is checked against an index in its folder if that lists
-        it.
+    path : str or Path. A folder of shards; its URL, for which rows are checked but not the SHA-256
+        of the files; or one shard, which is checked against the index in its folder, if listed
+        there.
     quick : bool. Check structure, ids, counts and sizes; do not read features and checksums.
     images_of : str, Path or None. Dataset folder: compare `source_crc32` with the CRC-32 of its
         current image files or captions.

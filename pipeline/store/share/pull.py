@@ -48,8 +48,8 @@ def pull(
 
     A whole set is copied file by file, including SHARDS.md, croissant.json and the encoder; the
     SHA-256 of each file is verified. Single rows need a set written by `push`: all bytes of the
-    shards except the features are verified by SHA-256, then each of the rows by its CRC-32. They
-    become a set with the same recipe, weights, dataset and software, and its encoder.
+    shards except the features are verified by SHA-256, then each of the rows by its CRC-32. The
+    rows become a set with the same recipe, weights, dataset, software and encoder.
 
     Received files are stored in `.work` next to the output until they are complete; the same call
     resumes from them, also from another URL of the same set. A finished output is verified, and
@@ -90,7 +90,7 @@ def pull(
     """
     if (dataset is None) != (split is None) or (split is not None and ids is not None):
         raise WrongUsage(
-            "a split needs its dataset and excludes ids: pass `split=NAME` and `dataset=DIR`, or "
+            "a split requires its dataset, and no ids: pass `split=NAME` and `dataset=DIR`, or "
             "`ids=FILE`"
         )
     requested = read_ids(ids) if isinstance(ids, str | Path) else ids

@@ -34,8 +34,8 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
 
     `files.json` is sent first, since it lists the expected files, then encoder and shards, then
     SHARDS.md and croissant.json, and `index.json` last: a folder without it is not a finished set.
-    An interrupted push resumes: a file that `files.json` or `index.json` there lists, and that has
-    the right size, is not sent again. The SHA-256 of every file is verified while it is sent.
+    An interrupted push resumes: a remote file of the right size that `files.json` or `index.json`
+    lists is not sent again. The SHA-256 of every file is verified while it is sent.
 
     Parameters
     ----------

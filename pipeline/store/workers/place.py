@@ -82,8 +82,8 @@ class Place:
         2,
         least=0,
         recorded=False,
-        help="With --scheduler: times that a task is started again after its worker or the store "
-        "failed, beyond Dask's own `allowed-failures`.",
+        help="With --scheduler: restarts of a task whose worker or store failed, in addition to "
+        "Dask's own `allowed-failures`.",
     )
     summary: Path | None = option(
         None,
@@ -109,7 +109,7 @@ class Place:
 
     @property
     def threads(self) -> int | None:
-        """Cores per worker: a local worker's share of this machine's; None: unknown."""
+        """Cores per worker: an equal share of this machine for local workers; None: unknown."""
         if self.workers is None:
             return None
         return max(1, len(os.sched_getaffinity(0)) // self.workers)
@@ -152,7 +152,7 @@ class Place:
 
     @contextmanager
     def executor(self, monitor: Monitor, gpu: bool = False) -> Iterator[Executor]:
-        """Yield an executor for the duration of the context; `gpu`: one for each task."""
+        """Yield an executor for the duration of the context; `gpu` reserves one GPU per task."""
         # Imported here: it takes a second, and most runs do not need it.
         from pipeline.store.workers.connect import local_workers, scheduler_workers
 

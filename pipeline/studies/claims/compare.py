@@ -51,7 +51,7 @@ def compare(
     captions_per_image: int | None = 5,
     resamples: int = RESAMPLES,
 ) -> Comparison:
-    """Compare a figure of two systems on the same images with a paired test.
+    """Compare a metric of two systems on the same images with a paired test.
 
     Parameters
     ----------

@@ -72,14 +72,14 @@ def judge(
     root: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> list[Judged]:
-    """Test each figure of each claim on existing outputs, as `compare`, but all tests together.
+    """Test each figure of each claim on existing outputs, as `compare` does, but all together.
 
     p values are adjusted by Holm's method over all figures of the list.
 
     Parameters
     ----------
     claims : sequence of Claim. See `pipeline.read_claims`.
-    dataset : str, Path or None. Folder of the experiments' dataset; None: all sides are files.
+    dataset : str, Path or None. Folder of the experiments' dataset; None: all systems are files.
     root : str, Path or None. Output folder of `pipeline.run`; None: see `Layout`.
     monitor : Monitor. Receives progress in tests.
 

@@ -1,1 +1,1 @@
-"""Relevance judgments, and what `pipeline evaluate --relevance` adds to a table."""
+"""Relevance judgments, and the metrics that `pipeline evaluate --relevance` adds to a table."""

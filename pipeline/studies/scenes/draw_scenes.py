@@ -32,12 +32,12 @@ def draw_scenes(
 ) -> Manifest:
     """Draw scenes into `folder`/images and return their manifest, with five captions per image.
 
-    Its phrases are the captions' noun phrases, each with the bounding box of the painted group,
-    also for several objects; the phrase's type is the shape.
+    Its phrases are the captions' noun phrases; each has one bounding box around its painted object
+    or objects, and the shape as type.
 
-    Image i depends only on the seed and i, not on the number of images. An existing dataset in
-    `folder` becomes invalid before the first image (its `dataset.json` is removed first) until the
-    new manifest is written; scenes of an earlier, larger run are removed.
+    Image i depends only on the seed and i, not on the number of images. The `dataset.json` of an
+    existing dataset in `folder` is removed first, so that the dataset is invalid until the new
+    manifest is written; scenes of an earlier, larger run are removed.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ class FisherOptions(WordOptions):
         key=("codebooks", "words"),
         choices=("source", "training"),
         help="Codebooks: fit on all words of the vectors, or on those of the training captions.  "
-        "[default: source; training with vectors of `pipeline vectors`]",
+        "[default: source; for vectors of `pipeline vectors`, training]",
     )
 
     def settled(self) -> "FisherOptions":

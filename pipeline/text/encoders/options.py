@@ -164,7 +164,7 @@ class TowerOptions(EncoderOptions):
     weights: str = encoder_option(
         "pretrained",
         help="Models of open_clip and transformers: PATH of a weights file, or random:SEED.  "
-        "[default: those that the encoder's name states]",
+        "[default: those in the encoder's name]",
     )
 
 
@@ -191,7 +191,7 @@ def vocabulary_option(default: str = "all") -> Any:
     return encoder_option(
         default,
         check=vocabulary_rule,
-        help=f"Words that count: {', '.join(VOCABULARY_RULES)}, min-N or top-N.",
+        help=f"Vocabulary rule: {', '.join(VOCABULARY_RULES)}, min-N or top-N.",
     )
 
 

@@ -151,8 +151,8 @@ def encoder_options(name: str, **given: Any) -> EncoderOptions:
     if unused:
         raise EncoderError(
             f"encoder {name!r} has no option "
-            f"{' or '.join(option.replace('_', ' ') for option in sorted(unused))}; leave it out, "
-            "or name an encoder that has it"
+            f"{' or '.join(option.replace('_', ' ') for option in sorted(unused))}; omit it, or "
+            "choose an encoder that has it"
         )
     return combined(tuple(parts), pca)
 
@@ -167,6 +167,6 @@ def combined(parts: tuple[EncoderOptions, ...], pca: int | None) -> EncoderOptio
     if options.rows_are_ids:
         raise EncoderError(
             f"{name!r} has ids of words or tags, for which principal components are meaningless; "
-            "leave out the ids or `pca`"
+            "omit these encoders or `pca=...`"
         )
     return encoder_class("pca").Options(name, "pca", (options,), pca)

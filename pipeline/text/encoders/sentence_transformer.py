@@ -23,8 +23,8 @@ class SentenceTransformerOptions(EncoderOptions):
     pooling: str | None = encoder_option(
         None,
         choices=("mean", "cls", "max"),
-        help="Sentence transformers: pooling of the tokens of a model of transformers, without "
-        "modules.json.  [default: that of the model]",
+        help="Sentence transformers: token pooling for a transformers model without modules.json.  "
+        "[default: that of the model]",
     )
 
 

@@ -95,11 +95,11 @@ class IdOptions(WordOptions):
     """Options of an encoder whose rows are ids of words or tags."""
 
     layout: str = encoder_option(
-        "kiros", choices=TOKEN_LAYOUTS, help="Token ids: layout, with the marks around the words."
+        "kiros", choices=TOKEN_LAYOUTS, help="Token ids: layout, with the start and end tokens."
     )
     # None is replaced by the length of the longest training caption, up to `MOST_WORDS` words.
     max_length: int | None = encoder_option(
-        None, least=1, help="Token ids: length of a row, including marks."
+        None, least=1, help="Token ids: length of a row, including start and end tokens."
     )
 
     @property

@@ -60,9 +60,9 @@ def store_vectors(
     """Store word vectors for the words of all splits of a dataset, from a source or trained.
 
     Vectors from a source are independent of the dataset, so the words of all splits are looked up.
-    Training reads the captions of one split, or a corpus without captions of the other splits; the
-    trained words of all splits are stored. Deterministic: the same call yields the same bytes. The
-    file is a source for the option `vectors` of `pipeline.encode`.
+    Training reads the captions of one split, or a corpus without captions of the other splits;
+    every word of the dataset that it learns is stored. Deterministic: the same call yields the same
+    bytes. The file is a source for the option `vectors` of `pipeline.encode`.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def serve(
     experiment, dataset, experiments, root, split, weights : see `open_searcher`.
     localize : bool. Search phrases and mark their boxes; see `open_region_searcher`.
     language_model : str or None. Name of a language model that captions uploaded images.
-    host : str. Address to listen on; other than local addresses log a warning.
+    host : str. Address to listen on; an address that is not local logs a warning.
     port : int. 0 for any free port.
     top : int. Number of hits per page.
     projection : str. Projection of the map: "pca" or the slower "tsne".
@@ -58,7 +58,7 @@ def serve(
     >>> pipeline.serve("vsepp", "data/mine", port=8000)  # doctest: +SKIP
     """
     if localize and language_model:
-        raise WrongUsage("language_model describes uploads, which localize=True does not accept")
+        raise WrongUsage("`language_model=...` captions uploads, which `localize=True` rejects")
     require_extra("web", "pipeline.serve() needs")
     from pipeline.web.serve.server import Server
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "Needs --dataset.",
 )
 @option("--page", "Write an HTML page with the images.", OUTPUT, metavar="FILE.html")
-@flag("--fail", "End with status 3 if there are near-duplicates.")
+@flag("--fail", "Exit with status 3 if there are near-duplicates.")
 @JSON
 @click.pass_context
 def duplicates(
@@ -84,7 +84,7 @@ def duplicates(
     if page is not None and not dataset:
         raise WrongUsage("--page requires --dataset, which has the images")
     if align and len(dataset) < (1 if others is None else 2):
-        raise WrongUsage("--align needs --dataset for each feature set, which has its images")
+        raise WrongUsage("--align needs --dataset for each feature set, to read the images")
     folders = [features] if others is None else [features, others]
     manifests = [images_of(path, CONSOLE.log, follow_links=True) for path in dataset]
     result = find(

@@ -105,13 +105,13 @@ TWO_SETS = Protocol("two sets", 2, captions_per_image=2, sets=2)
 @pytest.mark.parametrize(
     ("protocol", "counts", "message"),
     [
-        ("flickr8k", [5] * 3, "1000 images, and there are 3; .*use the protocol all$"),
-        ("coco-5k", [5] * 3, "5000 images, and there are 3"),
-        ("coco-1k", [5] * 3, r"5000 images \(5 folds of 1000\), and there are 3"),
-        ("first-4", [5] * 3, "4 images, and there are 3"),
-        (Protocol("pair", images=2), [5] * 3, r"2 images, and there are 3; .* or first-2$"),
-        ("first-3", [1, 9, 3, 2], "5 captions per image, and 2 images have fewer, first .'im"),
-        (TWO_SETS, [2, 1], "two sets is of 2 captions .* 1 images have fewer"),
+        ("flickr8k", [5] * 3, "1000 images, but there are 3; .*use the protocol all$"),
+        ("coco-5k", [5] * 3, "5000 images, but there are 3"),
+        ("coco-1k", [5] * 3, r"5000 images \(5 folds of 1000\), but there are 3"),
+        ("first-4", [5] * 3, "4 images, but there are 3"),
+        (Protocol("pair", images=2), [5] * 3, r"2 images, but there are 3; .* or first-2$"),
+        ("first-3", [1, 9, 3, 2], "5 captions per image, but 2 images have fewer, first .'im"),
+        (TWO_SETS, [2, 1], "two sets requires 2 captions .* 1 images have fewer"),
         (TWO_SETS, [2, 3], "1 images have more"),
     ],
 )

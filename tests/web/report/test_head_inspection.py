@@ -178,7 +178,7 @@ def test_nothing_is_shown_of_another_head_or_of_other_features(changed: Folders)
         (ridge, f"No closeness of sentences before the head: no folder of {changed.text} holds"),
         (ridge, f"No plane of words and images: no folder of {changed.text} holds"),
         (words, f"No curve: {changed.heads / WORDS / 'head.json'} describes another head"),
-        (words, f"No plane of words and images: {file} was not made by the head"),
+        (words, f"No plane of words and images: {file} was not computed by the head"),
     ):
         assert sum(gap.startswith(start) for gap in result.gaps) == 1, result.gaps
     assert ridge.word_plane is words.word_plane is None

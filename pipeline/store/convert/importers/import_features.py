@@ -52,8 +52,8 @@ def import_features(
     source : str or Path. The file or folder.
     out : str or Path. Folder of the shards.
     layout : str. A name in `pipeline.store.convert.layouts.IMPORTS`.
-    dataset : str or Path. Prepared dataset of the rows: ids that are paths of its images become
-        their ids; or only its name.
+    dataset : str or Path. Prepared dataset of the rows, whose image ids replace image paths among
+        the row ids; or only its name.
     captions : bool. The rows are of captions: the k-th row of an image has the id `<image id>#<k>`.
     ids : sequence of str, str, Path, or None. The ids in row order, or a file for `read_ids`:
         required for npy and mat, in place of those in the file for hdf5, parquet and safetensors.
@@ -95,8 +95,8 @@ def import_features(
         raise WrongUsage(f"unknown layout {layout!r}; known: {', '.join(IMPORTS)}")
     if layout not in _TABLES and (ids is None) == (layout in _WITHOUT_IDS):
         raise WrongUsage(
-            "`ids=...` is required for `layout=npy` and `layout=mat`, and can be used with "
-            f"{', '.join(f'`layout={name}`' for name in _TABLES)} only"
+            "`ids=...` is required for `layout=npy` and `layout=mat`, otherwise it is accepted "
+            f"with {', '.join(f'`layout={name}`' for name in _TABLES)} only"
         )
     if every < 1:
         raise WrongUsage(f"`every={every}` is below 1; pass the number of rows per image")

@@ -40,7 +40,7 @@ def draw_moving_scenes(
     Clips 2k and 2k + 1 are twins: the same two events in either order. They have the same frames in
     another order, and captions with the same words except for the order of the events; both belong
     to split k mod 6 of `pipeline.studies.scenes.draw_scenes.SPLITS`. Twins depend only on the seed
-    and k. An existing dataset in `folder` becomes invalid before the first clip.
+    and k. The `dataset.json` of an existing dataset in `folder` is removed first.
 
     Parameters
     ----------
