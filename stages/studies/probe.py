@@ -26,7 +26,7 @@ def probe(
 
     Linear probes are fitted on the training split and evaluated on --split. Wrong captions have
     another noun, colour, number or place, the opposite relation, two swapped words, or all words
-    shuffled. docs/lab/probes.md defines each metric.
+    shuffled. docs/studies.md defines each metric.
 
     \b
     Examples:

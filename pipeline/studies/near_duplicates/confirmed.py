@@ -25,7 +25,7 @@ LEAST_COSINE = 0.5
 """Default minimal cosine of a candidate, for any recipe."""
 
 LEAST_CORRELATION = 0.65
-"""Minimal correlation of a confirmed pair; docs/studies.md has the measurements."""
+"""Minimal correlation of a confirmed pair; docs/lab/duplicates.md has the measurements."""
 
 _FIELDS_HELD = 4096
 _NAMED = 3

@@ -16,7 +16,7 @@ Sheet = tuple[str, int, int]
 
 WIDTH = 1000  # width of the map in SVG units; the height follows from the positions, within bounds
 _EDGE, _LEAST_HEIGHT = 40, 600
-LETTER, LINE = 18, 32  # of a wide bold font of 24 units; 34 units on a phone, numbers alone
+_LETTER, _LINE = 18, 32  # of a wide bold font of 24 units; 34 units on a phone, numbers alone
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _groups(embedded: EmbeddingMap, points: list[tuple[float, float, int]]) -> l
         used.add(word)
         labels[f"{number} {word}".strip()] = number
     places = spread_labels(
-        {label: middles[number] for label, number in labels.items()}, LETTER, LINE
+        {label: middles[number] for label, number in labels.items()}, _LETTER, _LINE
     )
     sizes = np.bincount(embedded.groups).tolist()
     return [
