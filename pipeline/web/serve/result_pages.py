@@ -35,7 +35,6 @@ class Pages:
             "blank": Query(),
             "entries": entries,
             "kind_of_clip": self.clips.kind if service.manifest.media == "clips" else None,
-            "unit": service.manifest.unit,
             "images": images,
             "sentences": examples[:_SENTENCES],
             "max_body": MAX_BODY,
