@@ -14,7 +14,7 @@ def test_the_oldest_torch_is_that_of_the_workflow_and_the_page() -> None:
     (torch,) = re.findall(r"^    torch>=(.+)$", setup, re.MULTILINE)
     (vision,) = re.findall(r"^    torchvision>=(.+)$", setup, re.MULTILINE)
     page = (PROJECT / "docs/installation.md").read_text()
-    assert f"torch {torch} and torchvision {vision} or newer are required" in page
+    assert f"`torch>={torch}` and `torchvision>={vision}` are required" in page
     workflow = (PROJECT / ".github/workflows/ci.yml").read_text()
     assert f"pip install torch=={torch}.0 torchvision=={vision}.0 " in workflow
 

@@ -98,7 +98,7 @@ def test_names_of_the_api_pages_exist() -> None:
 
 def test_every_command_is_on_its_page() -> None:
     page = (DOCS / "commands.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| `pipeline (\w+)`", page, re.MULTILINE) == cli.list_commands(
+    assert re.findall(r"^- `pipeline (\w+)`", page, re.MULTILINE) == cli.list_commands(
         click.Context(cli)
     )
 
