@@ -11,7 +11,7 @@ import pytest
 ALLOWED = {
     r"needs .*\.\./shared": "data of others, which no checkout has",
     r"golden bytes": "the processor or the libraries of the file; the rest was compared",
-    r"npm package": "400 MB of weights, which docs/images.md says how to fetch",
+    r"npm package": "400 MB of weights, which docs/lab/recipes.md says how to fetch",
     r"Chromium": "a browser",
     r"needs a GPU": "a device",
     r"needs no GPU": "tests that fork a process which trains",

@@ -14,12 +14,12 @@ from tests.project import PROJECT
 from tests.test_guests import draw_photos, forget, install
 
 PAGE = (PROJECT / "docs/bring_your_own.md").read_text(encoding="utf-8")
-MODULES = dict(re.findall(r"```python\n# (mine/\w+\.py)\n(.*?)```", PAGE, re.DOTALL))
+MODULES = dict(re.findall(r'```python title="(mine/\w+\.py)"\n(.*?)```', PAGE, re.DOTALL))
 
 
 def write_package(folder: Path) -> Path:
     """Write the examples as a package, and what pip would record of its pyproject.toml."""
-    (toml,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (toml,) = re.findall(r"```toml [^\n]*\n(.*?)```", PAGE, re.DOTALL)
     points = toml[toml.index("[project.entry") :].replace("project.entry-points.", "")
     about = folder / "mine-1.0.dist-info"
     about.mkdir(parents=True)

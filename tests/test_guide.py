@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.images.recipes.by_name import PROVIDERS
 from tests import guide
 from tests.project import PROJECT
 
@@ -38,6 +39,7 @@ def test_examples_print_what_the_page_shows(
             pytest.importorskip(name, reason=f"{name} is not installed: an extra of {page.stem}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(PROVIDERS, "_called", {})  # a page may register a network
     guide.run_page(text)
 
 

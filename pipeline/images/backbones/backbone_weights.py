@@ -29,7 +29,7 @@ def read_state_dict(
 ) -> Part:
     """Return a float32 state dict, complete up to all taps, from a file in any supported layout.
 
-    They are listed in docs/images.md. `shape` is that of the network's input.
+    They are listed in docs/lab/recipes.md. `shape` is that of the network's input.
     """
     expected = backbone.outline().state_dict()
 
