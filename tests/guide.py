@@ -4,6 +4,7 @@ A page runs from its first line to its last, in an empty folder. What is execute
 
 - ```` ```console ````: each line after `$ ` is a command, what follows is its output. A line `...`
   in an output is any number of lines; they stay out when output is stored.
+- ```` ```bash ````: each line is a command, whose output is not shown.
 - ```` ```python ````: one namespace per page. After `>>> ` the output is compared, otherwise the
   block runs as a program.
 - A block with `title="NAME"` is written to the file NAME.
@@ -62,9 +63,9 @@ def run_page(text: str, fill: bool = False) -> str:
             path = Path(block["title"])
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(body, encoding="utf-8")
-        elif kind == "run":
-            for line in body.splitlines():
-                _command(line.removeprefix("$ "))
+        elif kind in ("run", "bash"):
+            for line in body.replace("\\\n", "").splitlines():
+                _command(re.sub(r"\s+# .*", "", line).removeprefix("$ "))
         elif kind == "console":
             done = COMMAND.sub(lambda hit: _console(hit[1], hit[2], fill), body)
             return block[0].replace(body, done) if fill else block[0]
