@@ -181,21 +181,3 @@ def test_the_site_asks_nobody_for_anything(tmp_path: Path) -> None:
     commands = (site / "commands.html").read_text(encoding="utf-8")
     assert 'id="pipeline-shards-verify"' in commands
     assert 'role="dialog" aria-label="Search"' in commands
-
-
-def test_the_readme_has_the_figures_of_the_results() -> None:
-    """Also those of other features: R@1 and rsum are in a row of results.md with the same name."""
-    readme, results = (
-        [
-            [cell.strip(" `*") for cell in line.split("|")[1:-1]]
-            for line in page.read_text(encoding="utf-8").splitlines()
-            if line.startswith("| ")
-        ]
-        for page in (PROJECT / "README.md", DOCS / "lab/results.md")
-    )
-    quoted = [row for row in readme if re.fullmatch(r"\d+\.\d", row[1])]
-    assert len(quoted) == 6
-    for name, *cells in quoted:
-        named = re.compile(re.split("[@`]", name)[0] + r"(?![\w-])")
-        rows = [iter(row) for row in results if named.match(row[0])]
-        assert any(all(figure in row for figure in cells[:3]) for row in rows), name
