@@ -180,7 +180,7 @@ def read(path: Path) -> tuple[list[str], list[list[float]]]:
     example = page[page.index("```python\n") + 10 :].partition("```")[0]
     assert len(example.splitlines()) <= 10
     names: dict[str, np.ndarray] = {}
-    exec(example.replace("shard-00000-of-00002.h5", str(path)), {"h5py": h5py}, names)
+    exec(example.replace("features/mine/shard-00000-of-00002.h5", str(path)), {}, names)
     return names["ids"].tolist(), names["features"].tolist()
 
 
