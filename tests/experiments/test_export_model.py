@@ -1,7 +1,6 @@
 """Programs of an experiment: compared with its embedding file, replaced as a whole, repeated."""
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +17,7 @@ from pipeline.heads import HeadError
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.store.errors import WrongUsage
 from tests.images.networks import narrow
-from tests.project import PROJECT, Recorder
-from tests.test_python_page import run_examples
+from tests.project import Recorder
 
 RIDGE, WORDS = "qian2018-baseline", "vsepp"
 
@@ -76,12 +74,10 @@ def test_the_same_call_has_the_same_bytes_and_replaces_programs_alone(made: Path
     assert bytes_in("again") == {**first, "notes.txt": b"mine"}
 
 
-def test_the_examples_of_the_page_run(made: Path) -> None:
+def test_onnx_has_the_same_rows(made: Path) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: extra onnx")
-    page = (PROJECT / "docs/python.md").read_text(encoding="utf-8").partition("\n## Export\n")[2]
     differences, _ = export(RIDGE, to="onnx")
     assert max(differences.values()) < 1e-5
-    run_examples("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), {}, "export.md")
     assert "opset" in json.loads(Path("programs/export.json").read_text())
 
 
