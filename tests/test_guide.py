@@ -37,6 +37,7 @@ def test_examples_print_what_the_page_shows(
     for needed in re.findall(r"<!--needs ([\w, ]+)-->", text):
         for name in needed.split(", "):
             pytest.importorskip(name, reason=f"{name} is not installed: an extra of {page.stem}")
+    monkeypatch.setenv("PIPELINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(PROVIDERS, "_called", {})  # a page may register a network
