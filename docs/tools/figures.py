@@ -108,7 +108,15 @@ def table(name: str) -> Table:
 
 
 def filled(text: str) -> str:
-    """Return a page with its tables and quoted figures as the laboratory has them."""
+    """Return a page with its tables and quoted figures as the laboratory has them.
+
+    Raises
+    ------
+    FigureError
+        A quoted figure does not exist, or is the first of its line: Markdown ends the paragraph.
+    """
+    if first := re.search(r"^ *(?:[-*] )?<!--=.*", text, re.MULTILINE):
+        raise FigureError(f"a line must not begin with a quoted figure: {first[0]}")
     text = TABLE.sub(
         lambda hit: f"<!--table {hit[1]}-->\n\n{table(hit[1]).markdown()}\n\n<!--/table-->", text
     )
