@@ -18,6 +18,11 @@ GUIDE = [
     for page in [PROJECT / "README.md", *sorted(DOCS.glob("*.md"))]
     if "<!--tested-->" in page.read_text(encoding="utf-8")
 ]
+BY_HAND = [
+    page
+    for page in sorted((DOCS / "lab").glob("*.md"))
+    if page.stem not in {"deviations", "verdicts"}  # docs/tools/deviations.py and claims.py
+]
 _NOT_PROSE = re.compile(
     r"^ *```.*?^ *```$|<!--=.*?<!--/-->|<!--.*?-->|`[^`\n]*`|\]\([^)]*\)", re.DOTALL | re.MULTILINE
 )
@@ -25,6 +30,8 @@ _MEASURED = re.compile(
     r"\d+\.\d+"
     r"|\d[\d,]* ?(?:s|ms|[kMGT]B|%|per cent|(?:images|rows|captions)/s|seconds?|minutes?|hours?)\b"
 )
+_MARKDOWN_TABLE = re.compile(r"^(\|.*)\n\|[ :|-]+\|\n((?:\|.*\n)+)", re.MULTILINE)
+_FIGURE = re.compile(r"[-+≤<~]?\d(?:[^A-Za-z]|\b(?:to|s|ms|h|min|[kMGT]B)\b)*")
 _VERSION = re.compile(r"\b(?:Python|[Vv]ersions?|[\w-]+ ?[>=~]=) ?\d+(?:\.\d+)+(?: to \d+\.\d+)?")
 
 
@@ -55,6 +62,23 @@ def test_measured_figures_are_quoted(page: Path) -> None:
     """A decimal or a figure with a unit is quoted, or is a value to type, in backticks."""
     prose = _VERSION.sub("", _NOT_PROSE.sub("", page.read_text(encoding="utf-8")))
     assert _MEASURED.findall(prose) == []
+
+
+@pytest.mark.parametrize("page", BY_HAND, ids=lambda page: page.stem)
+def test_tables_of_the_laboratory_are_generated(page: Path) -> None:
+    """A table in which most cells are numbers comes from docs/lab/tables/."""
+    by_hand = []
+    text = TOOL["TABLE"].sub("", page.read_text(encoding="utf-8"))
+    for header, rows in _MARKDOWN_TABLE.findall(text):
+        cells = [
+            TOOL["plain"](cell)
+            for row in rows.splitlines()
+            for cell in re.split(r"(?<!\\)\|", row)[2:]
+            if cell.strip()
+        ]
+        if 2 * sum(bool(_FIGURE.fullmatch(cell)) for cell in cells) > len(cells):
+            by_hand.append(header)
+    assert not by_hand, "python docs/tools/figures.py writes tables: " + "; ".join(by_hand)
 
 
 def test_a_figure_that_differs_or_does_not_exist_is_found() -> None:

@@ -16,7 +16,7 @@ _DATA = {
 _NAMES = {
     ("README.md", "taking"),  # a caption
     ("docs/api/finetuning.md", "pictures"),  # a module
-    ("docs/lab/results.md", "stand"),  # a caption of Flickr8k
+    ("docs/lab/word2visualvec.md", "stand"),  # a caption of Flickr8k
     ("pipeline/clips/clip_file.py", "picture"),  # reasons stored in rows
     ("pipeline/clips/sound/read_sound.py", "picture"),
     ("pipeline/language/architectures/attention_decoder.py", "tell"),  # titles of papers

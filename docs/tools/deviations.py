@@ -23,12 +23,17 @@ SHORTER = 0.7
 
 _HEAD = """# Deviations from the papers
 
-Look up where a preset (a published system with its values) leaves its paper: the source, our
-choices where it is silent, our deviations, and the values at each size. An entry of a list states
-only the differences from the preset above the list, or from the one after "as". An empty cell or
-an unnamed size repeats the size before it. Settings that are not listed have the defaults of the
-head or model. Deviations that all presets of a head share are in the docstring of its module
-([Heads](../heads.md)). `python docs/tools/deviations.py` writes this page; a test compares it.
+Where each preset (a published system with its values) leaves its paper: the source, our choices
+where it is silent, our deviations, and the values at each size.
+
+- An entry of a list states only the differences from the preset above the list, or from the one
+  after "as".
+- An empty cell or an unnamed size repeats the size before it.
+- Settings that are not listed have the defaults of the head or model.
+- Deviations that all presets of a head share are in the docstring of its module
+  ([Heads](../heads.md)).
+
+`python docs/tools/deviations.py` writes this page; a test compares it.
 """
 
 
