@@ -82,11 +82,13 @@ def test_tables_of_the_laboratory_are_generated(page: Path) -> None:
 
 
 def test_a_figure_that_differs_or_does_not_exist_is_found() -> None:
-    quoted = "<!--=flickr8k; kiros2014-linear; rsum-->%s<!--/-->"
+    quoted = "rsum <!--=flickr8k; kiros2014-linear; rsum-->%s<!--/-->"
     assert TOOL["filled"](quoted % "1.0") == quoted % "244.8"
     for wrong in ("flickr9k; a; b", "flickr8k; nobody; rsum", "flickr8k; vsepp; nothing"):
         with pytest.raises(TOOL["FigureError"]):
-            TOOL["filled"](f"<!--={wrong}-->1<!--/-->")
+            TOOL["filled"](f"rsum <!--={wrong}-->1<!--/-->")
+    with pytest.raises(TOOL["FigureError"], match="begin"):
+        TOOL["filled"](quoted.removeprefix("rsum "))
 
 
 def test_outputs_are_compared_roughly_where_machines_differ() -> None:
