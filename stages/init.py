@@ -52,7 +52,8 @@ def init(folder: Path, root: Path | None, captions: Path | None) -> None:
         _add_lines(folder / name, lines)
     above = [folder.absolute(), *folder.absolute().parents]
     missing = [tool for tool in ("git", "dvc") if not any((f / f".{tool}").exists() for f in above)]
-    steps = [*(f"{tool} init" for tool in missing), "dvc repro"]
+    repro = "dvc repro" if folder.resolve() == Path.cwd() else f"dvc repro {folder / 'dvc.yaml'}"
+    steps = [*(f"{tool} init" for tool in missing), repro]
     log_done(f"{', '.join([*texts, *_IGNORED])} in {folder.absolute()}")
     log_done(f"next: {', '.join(f'`{step}`' for step in steps)}")
 

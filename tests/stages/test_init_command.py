@@ -69,7 +69,7 @@ def test_stages_write_where_the_commands_do(
 def test_paths_are_as_seen_from_the_folder(folder: Path, pipeline: Call) -> None:
     Path(".git").mkdir()
     ended = pipeline("init", "own/dvc", "--root", "images", "--captions", folder / "captions.csv")
-    assert ended.stderr.endswith("next: `dvc init`, `dvc repro`\n")
+    assert ended.stderr.endswith("next: `dvc init`, `dvc repro own/dvc/dvc.yaml`\n")
     expected = ["../../images", str(folder / "captions.csv")]
     assert read("own/dvc/dvc.yaml")["stages"]["prepare"]["deps"] == expected
     source = read("own/dvc/params.yaml")["datasets"]["mine"]

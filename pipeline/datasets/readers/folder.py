@@ -83,6 +83,8 @@ def read_folder(
     files = source_files(source)
     is_folder = is_folder_of_tables(source)
     folder = Path(root) if root is not None else source if is_folder else source.parent
+    if captions is not None and "://" not in str(root) and root is not None and not folder.is_dir():
+        raise DatasetError(f"{root} cannot be read (no such folder); check the path")
     unit = media.removesuffix("s")
     expect = expect or {}
     followed = {LINKS_FOLLOWED: True} if options.follow_links else {}
