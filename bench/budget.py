@@ -32,7 +32,7 @@ BUDGET = {
     # 89 more: the same, when a dataset is prepared.
     # 108 more: the same, when a dataset is prepared.
     # 90 more: links into the project and DVC's cache, and bad names of files.
-    "datasets": 5413,  # to become 3,900
+    "datasets": 5414,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
     # 110 more: checkpoints of training programs are read by an unpickler that runs nothing of
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
