@@ -1,8 +1,8 @@
 """Regions of images: boxes, proposal methods, and region features.
 
 Read `boxes` first (boxes and their overlap), then `proposals` (the boxes of every image of a
-dataset, in shards of their own) and `propose`, their job. `features` is the job of `pipeline
-extract --regions`; `photo_source` and `proposal_source` compute rows of feature sets.
+dataset, in shards of their own) and `propose`, their job. `features` is the job of
+`pipeline extract --regions`; `photo_source` and `proposal_source` compute rows of feature sets.
 `pipeline.datasets.regions` reads phrases with true boxes. No module here knows HDF5.
 """
 

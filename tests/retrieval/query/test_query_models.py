@@ -183,7 +183,7 @@ def test_embeddings_know_the_head_that_made_them(made: Path, tmp_path: Path) -> 
     replace(train(made, "other", ridge=0.5), settings={}).save(made / "other")
     with pytest.raises(
         EmbeddingsError,
-        match=r"e.h5 was not made .*other.head.json .*differs in tensors_sha256 \(\w",
+        match=r"e.h5 was not computed .*other.head.json .*differs in tensors_sha256 \(\w",
     ):
         head_of(found, path, made / "other")
     with pytest.raises(HeadError, match="pipeline train"):
