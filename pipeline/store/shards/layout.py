@@ -25,7 +25,11 @@ COLUMNS = (
         FEATURES, "<f4", ("rows", ...),  # or float16
         "one row per image or caption; NaN where the row failed",
     ),
-    Column(IDS, TEXT, ("rows",), "ids of the dataset's manifest; captions are `<image id>#<k>`"),
+    Column(
+        IDS, TEXT, ("rows",),
+        "images: ids of the dataset's manifest, or paths; captions: `<image id>#<k>`; regions: "
+        "`<image id>@<k>`; phrases: a hash of the text",
+    ),
     Column(STATUS, "|u1", ("rows",), "0 ok, 1 unreadable, 2 missing, 3 refused"),
     Column(ERROR, TEXT, ("rows",), "why a row failed, else empty", "errors", sparse=True),
     Column(CRC32, "<u4", ("rows",), "CRC-32 of the bytes of each row of `features`"),
