@@ -56,6 +56,8 @@ def run_page(text: str, fill: bool = False) -> str:
         An example fails; or, without `fill`, prints something else than the page.
     """
     names: dict[str, object] = {"__name__": "__main__"}
+    # click would print `python -m pytest.pipeline` as the name of the program.
+    sys.modules["__main__"].__package__ = ""
 
     def run(block: re.Match[str]) -> str:
         kind, body = block["kind"] or block["hidden"], block["body"] or block["code"]
@@ -177,8 +179,6 @@ def _alike(found: str, expected: str) -> bool:
 
 def main() -> None:
     """Store the outputs of the examples in the given pages."""
-    # click would print `python -m tests.pipeline` as the name of the program.
-    sys.modules["__main__"].__package__ = ""
     for argument in sys.argv[1:]:
         page = Path(argument).resolve()
         text = page.read_text(encoding="utf-8")
