@@ -300,9 +300,10 @@ LISTINGS: Mapping[str, Callable[[], list[Row]]] = {
 
 
 def print_table(rows: Sequence[Row], columns: Mapping[str, int] | None = None) -> None:
-    """Print rows as columns under their names; `columns` selects some and cuts longer texts."""
+    """Print rows as a table; `columns` selects and cuts columns, but never cuts the first."""
     most = columns or dict.fromkeys(rows[0], sys.maxsize)
-    lines = [[*most], *([_cut(row[c], most[c], c) for c in most] for row in rows)]
+    first, *others = most
+    lines = [[*most], *([row[first], *(_cut(row[c], most[c]) for c in others)] for row in rows)]
     lengths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     widths = [*map(min, lengths, most.values())]
     for line in lines:
@@ -310,5 +311,5 @@ def print_table(rows: Sequence[Row], columns: Mapping[str, int] | None = None) -
         click.echo("  ".join(cells).rstrip())
 
 
-def _cut(text: str, width: int, column: str) -> str:
-    return text if column == "name" or len(text) <= width else f"{text[: width - 3]}..."
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."

@@ -35,7 +35,6 @@ class Row:
     cells: tuple[str, ...]
     name: str
     mark: str
-    commit: str
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,8 @@ def table(name: str) -> Table:
     Raises
     ------
     FigureError
-        There is no such table, or a row has another number of cells or an unknown source.
+        There is no such table, or a row has another number of cells, an unknown source or no
+        commit: the first that states its figures.
     """
     path = TABLES / f"{name}.json"
     if not path.is_file():
@@ -103,7 +103,9 @@ def table(name: str) -> Table:
             raise FigureError(f"{name}: {cells[0]} has {len(cells)} cells")
         if mark not in stored["sources"]:
             raise FigureError(f"{name}: {cells[0]} has the unknown source {mark!r}")
-        rows.append(Row(cells, row.get("name", plain(cells[0])), mark, row.get("commit", "")))
+        if not row.get("commit"):
+            raise FigureError(f"{name}: {cells[0]} has no commit")
+        rows.append(Row(cells, row.get("name", plain(cells[0])), mark))
     return Table(name, tuple(stored["columns"]), tuple(rows), stored["sources"])
 
 

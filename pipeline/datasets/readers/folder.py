@@ -20,7 +20,7 @@ from pipeline.datasets.readers.tables.stored_images import ImagesInPlace, Stored
 from pipeline.datasets.readers.tables.table import RejectedRows, Table
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 from pipeline.datasets.source import source_notes
-from pipeline.store.objects.urls import absolute, common_folder
+from pipeline.store.objects.urls import absolute, common_folder, url_of
 
 
 def read_folder(
@@ -83,7 +83,7 @@ def read_folder(
     files = source_files(source)
     is_folder = is_folder_of_tables(source)
     folder = Path(root) if root is not None else source if is_folder else source.parent
-    if captions is not None and "://" not in str(root) and root is not None and not folder.is_dir():
+    if captions is not None and root is not None and url_of(folder) is None and not folder.is_dir():
         raise DatasetError(f"{root} cannot be read (no such folder); check the path")
     unit = media.removesuffix("s")
     expect = expect or {}

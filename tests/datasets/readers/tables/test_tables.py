@@ -157,6 +157,13 @@ def test_absolute_paths_below_the_root(read: Read, root: Path, tmp_path: Path) -
     assert rows(prepare(tmp_path / "c.csv", root=tmp_path / "link")) == rows(manifest)
 
 
+def test_a_root_behind_a_url_is_no_missing_folder(read: Read, root: Path, tmp_path: Path) -> None:
+    """Also as a `Path`, which has one slash after the scheme."""
+    here = read("c.csv", "path,caption\nin/b.jpg,x\n")
+    for url in (f"file://{root}", Path(f"file://{root}")):
+        assert rows(prepare(tmp_path / "c.csv", root=url)) == rows(here)
+
+
 def test_paths_that_repeat_the_folders_of_the_root(read: Read, root: Path) -> None:
     table = f"path,caption\npics/a.jpg,x\nin/b.jpg,y\n{root.parent.name}/pics/c d.jpg,z\n"
     manifest = read("c.csv", table)
