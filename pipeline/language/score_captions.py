@@ -26,6 +26,7 @@ from pipeline.store.files import require_folder, write_json, write_text
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import OK
 from pipeline.store.wording import counted, csv_text, markdown_table
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 
@@ -121,11 +122,19 @@ class RankingHead:
         embedded = np.concatenate(
             [self._embedded(every[i : i + _TEXTS]) for i in range(0, len(every), _TEXTS)]
         )
-        points = unit_rows(self.head.head.embed_images(FeatureRows(self._images, list(images))))
         return [
             (embedded[[at[text] for text in candidates]] @ point).tolist()
-            for point, candidates in zip(points, texts, strict=True)
+            for point, candidates in zip(self.points(images), texts, strict=True)
         ]
+
+    def usable(self, entries: Sequence[ImageEntry]) -> list[ImageEntry]:
+        """Return the images whose features have not failed."""
+        sound = self._images.status[self._images.rows_of([entry.id for entry in entries])] == OK
+        return [entry for entry, is_sound in zip(entries, sound, strict=True) if is_sound]
+
+    def points(self, images: Sequence[str]) -> npt.NDArray[np.float64]:
+        """Return the unit vectors (n, dim) of images by id."""
+        return unit_rows(self.head.head.embed_images(FeatureRows(self._images, list(images))))
 
     def _embedded(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return the unit vectors of texts; a text without a known word is zero."""

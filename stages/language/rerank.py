@@ -24,6 +24,18 @@ from stages.experiment_name import EXPERIMENT
     click.FloatRange(0),
     default=4.0,
 )
+@option(
+    "--consensus",
+    "Weight of the mean CIDEr with captions of similar training images; 0: not computed.",
+    click.FloatRange(0),
+    default=0.0,
+)
+@option(
+    "--neighbours",
+    "Number of training images for the consensus.",
+    click.IntRange(1),
+    default=60,
+)
 @DATASET
 @option(
     "--out",
@@ -32,12 +44,19 @@ from stages.experiment_name import EXPERIMENT
     OUTPUT,
 )
 def rerank(
-    file: Path, experiment: str, weight: float, dataset: Path | None, out: Path | None
+    file: Path,
+    experiment: str,
+    weight: float,
+    consensus: float,
+    neighbours: int,
+    dataset: Path | None,
+    out: Path | None,
 ) -> None:
     """Rerank generated captions by their similarity to the image.
 
     The candidates are all captions of an image in a file of `pipeline caption`. Their score becomes
-    that of the language model plus a weighted cosine in the experiment's space.
+    that of the language model plus a weighted cosine in the experiment's space, and with
+    --consensus a weighted similarity to the captions of the nearest training images.
 
     \b
     Examples:
@@ -51,6 +70,6 @@ def rerank(
     experiments = {experiment: experiment_of(params, experiment)}
     require_made(layout.head(experiment), experiment, layout)
     run(
-        file, layout.dataset, out, experiment=experiment, weight=weight, experiments=experiments,
-        root=layout.root, monitor=CONSOLE,
+        file, layout.dataset, out, experiment=experiment, weight=weight, consensus=consensus,
+        neighbours=neighbours, experiments=experiments, root=layout.root, monitor=CONSOLE,
     )  # fmt: skip

@@ -6,6 +6,7 @@ from typing import overload
 
 from pipeline.datasets.image_truth import truth_of
 from pipeline.datasets.manifest import read_manifest
+from pipeline.datasets.splits import split_for
 from pipeline.experiments.layout import Layout
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
@@ -13,6 +14,7 @@ from pipeline.images.given_pictures import GivenPicture, pictures_of
 from pipeline.language.captioning.captioner import Writing
 from pipeline.language.captioning.captioners import Baseline, open_captioner, open_ranking_head
 from pipeline.language.captioning.captions_file import Described
+from pipeline.language.captioning.consensus import NEIGHBOURS, Training
 from pipeline.language.captioning.describe import describe_pictures, describe_split
 from pipeline.language.captioning.rerank import WEIGHT, rerank_captions
 from pipeline.language.score_captions import Row, evaluate_captions
@@ -203,13 +205,17 @@ def rerank(
     *,
     experiment: str,
     weight: float = WEIGHT,
+    consensus: float = 0.0,
+    neighbours: int = NEIGHBOURS,
     experiments: Mapping[str, Experiment] | None = None,
     root: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
     """Rerank generated captions by their similarity to the image in an experiment's space.
 
-    The new score is that in the file plus the weighted cosine; the first candidate wins ties.
+    The new score is that in the file plus the weighted cosine of caption and image, and the
+    weighted consensus: the mean CIDEr (0 to 1, without clipping and length penalty) of the caption
+    with the captions of the training images nearest to the image. The first candidate wins ties.
 
     Parameters
     ----------
@@ -219,23 +225,28 @@ def rerank(
         captions/DATASET/NAME-by-EXPERIMENT.jsonl below `root`.
     experiment : str. A trained retrieval experiment with cosine similarity.
     weight : float. Weight of the cosine that is added to the score in the file, at least 0.
+    consensus : float. Weight of the consensus, at least 0; 0: it is not computed.
+    neighbours : int. Number of training images for the consensus, at least 1.
     experiments, root, monitor : see `caption`.
 
     Returns
     -------
     list of Described
-        Every image in the order of the file; `parts` also has `cosine` and the old score as
-        `generated`. Images without a caption keep their error.
+        Every image in the order of the file; `parts` also has `cosine`, `consensus` if it has a
+        weight, and the old score as `generated`. Images without a caption keep their error.
 
     Raises
     ------
     LanguageError, HeadError, EncoderError, ShardError
-        The file is damaged or has no candidates, or the experiment's files are missing.
+        The file is damaged or has no candidates, a number is out of range, the experiment's files
+        are missing, or there is no training caption for the consensus.
 
     References
     ----------
     Fang et al. 2015, "From captions to visual concepts and back", section 5: candidates of a
     language model are reranked with a similarity of image and caption, among other features.
+    Devlin et al. 2015, "Exploring nearest neighbor approaches for image captioning", section 3:
+    consensus captions.
 
     Examples
     --------
@@ -249,7 +260,12 @@ def rerank(
     head = open_ranking_head(experiment_finder(experiments)(experiment), layout)
     if out is None:
         out = layout.captions(f"{Path(file).stem}-by-{experiment}")
-    return rerank_captions(file, out, head=head, weight=weight, monitor=monitor)
+    training = None
+    if consensus:
+        manifest = read_manifest(layout.dataset)
+        entries = manifest.select(split_for("train", manifest, None))
+        training = Training(entries, consensus, neighbours)
+    return rerank_captions(file, out, head=head, weight=weight, training=training, monitor=monitor)
 
 
 def score(

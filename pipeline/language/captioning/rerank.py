@@ -1,14 +1,14 @@
-"""Rerank generated captions by their similarity to the image in the space of a retrieval head.
+"""Rerank generated captions in the space of a retrieval head.
 
 Beam search keeps probable captions, which suit many images. As in Fang et al. 2015 (CVPR), section
-5, but the score is that of the language model plus one weighted cosine, whose weight is not fitted.
+5, but the score is that of the language model plus the weighted cosine of caption and image, and on
+request the weighted consensus with captions of similar images; the weights are not fitted.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from pipeline.language.captioning.captions_file import (
     require_captions_file,
     write_captions,
 )
+from pipeline.language.captioning.consensus import Training, consensus
 from pipeline.language.score_captions import RankingHead
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
@@ -35,12 +36,16 @@ def rerank_captions(
     *,
     head: RankingHead,
     weight: float = WEIGHT,
+    training: Training | None = None,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
     """Rerank the captions of a file, and write them to another one; see `pipeline.rerank`."""
     file, out, started = Path(file), Path(out), time.monotonic()
-    if not weight >= 0:
-        raise LanguageError(f"the weight of the cosine is {weight}; set a number of at least 0")
+    for name, value in {"cosine": weight, "consensus": training.weight if training else 0}.items():
+        if not value >= 0:
+            raise LanguageError(f"the weight of the {name} is {value}; set a number of at least 0")
+    if training is not None and training.neighbours < 1:
+        raise LanguageError(f"{training.neighbours} neighbours were requested; ask for at least 1")
     require_captions_file(out)
     described = read_described(file)
     several = [d for d in described if len(d.captions) > 1]
@@ -50,19 +55,20 @@ def rerank_captions(
             "with `pipeline caption --top 20 --beam 20`"
         )
     texts = [[caption.text for caption in d.captions] for d in several]
-    cosines = head.cosines([d.image for d in several], texts)
-    new = {d.image: _by_score(d, c, weight) for d, c in zip(several, cosines, strict=True)}
+    images = [d.image for d in several]
+    terms = {"cosine": (weight, head.cosines(images, texts))}
+    reranking = {
+        "captions_sha256": sha256_of_file(file),
+        "tensors_sha256": head.head.tensors_sha256,
+        "weight": weight,
+    }
+    if training is not None:
+        terms["consensus"] = (training.weight, consensus(head, training, images, texts))
+        reranking |= {"consensus": training.weight, "neighbours": training.neighbours}
+    new = {d.image: _by_score(d, at, terms) for at, d in enumerate(several)}
     reranked = [new.get(d.image, d) for d in described]
     changed = sum(a.text != b.text for a, b in zip(described, reranked, strict=True))
-    provenance: Mapping[str, Any] = {
-        **read_provenance(file),
-        "reranked": {
-            "captions_sha256": sha256_of_file(file),
-            "tensors_sha256": head.head.tensors_sha256,
-            "weight": weight,
-        },
-    }
-    write_captions(out, reranked, provenance)
+    write_captions(out, reranked, {**read_provenance(file), "reranked": reranking})
     seconds = time.monotonic() - started
     monitor.log(
         f"{out}: {len(described)} images, {changed} with another caption, in {seconds:.1f} s"
@@ -70,13 +76,14 @@ def rerank_captions(
     return reranked
 
 
-def _by_score(described: Described, cosines: Sequence[float], weight: float) -> Described:
-    """Return the candidates of an image in the order of their new scores."""
-    captions = [
-        Caption(
-            c.text, c.score + weight * cosine, {**c.parts, "cosine": cosine, "generated": c.score}
-        )
-        for c, cosine in zip(described.captions, cosines, strict=True)
-    ]
+def _by_score(
+    described: Described, at: int, terms: Mapping[str, tuple[float, Sequence[Sequence[float]]]]
+) -> Described:
+    """Return the candidates of image `at` in the order of their scores plus weighted terms."""
+    captions = []
+    for number, c in enumerate(described.captions):
+        values = {name: of_images[at][number] for name, (_, of_images) in terms.items()}
+        score = c.score + sum(weight * values[name] for name, (weight, _) in terms.items())
+        captions.append(Caption(c.text, score, {**c.parts, **values, "generated": c.score}))
     order = np.argsort([-caption.score for caption in captions], kind="stable")
     return replace(described, captions=tuple(captions[at] for at in order))

@@ -9,7 +9,30 @@ from pipeline.language.scores.bleu import MAX_N, Words, ngrams_of
 SIGMA = 6.0
 """Standard deviation of the length penalty, in words."""
 
+Weights = dict[tuple[str, ...], float]
 _Counts = Counter[tuple[str, ...]]
+
+
+class NgramWeights:
+    """Weights of n-grams: their count times log(images / images whose captions have them)."""
+
+    def __init__(self, counted: Sequence[Sequence[_Counts]]) -> None:
+        """Count the images with each n-gram, from the n-grams of each image's captions."""
+        self._images_with: _Counts = Counter()
+        for of_image in counted:
+            self._images_with.update(set().union(*of_image))
+        self._log_images = math.log(len(counted)) if counted else 0.0
+
+    def of(self, counts: _Counts) -> tuple[Weights, list[float]]:
+        """Return the weight of each n-gram of a caption, and the norm of those of each order."""
+        weights = {
+            ngram: count * (self._log_images - math.log(max(1, self._images_with[ngram])))
+            for ngram, count in counts.items()
+        }
+        squares = [0.0] * MAX_N
+        for ngram, weight in weights.items():
+            squares[len(ngram) - 1] += weight**2
+        return weights, [math.sqrt(square) for square in squares]
 
 
 def cider_d(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[float]:
@@ -20,28 +43,13 @@ def cider_d(captions: Sequence[Words], references: Sequence[Sequence[Words]]) ->
     caption of one word has length 0.
     """
     counted = [[ngrams_of(other) for other in others] for others in references]
-    images_with: _Counts = Counter()
-    for of_image in counted:
-        images_with.update(set().union(*of_image))
-    log_images = math.log(len(counted)) if counted else 0.0
-
-    def weighted(counts: _Counts) -> tuple[dict[tuple[str, ...], float], list[float]]:
-        """Return the weight of each n-gram, and the norm of those of each order."""
-        weights = {
-            ngram: count * (log_images - math.log(max(1, images_with[ngram])))
-            for ngram, count in counts.items()
-        }
-        squares = [0.0] * MAX_N
-        for ngram, weight in weights.items():
-            squares[len(ngram) - 1] += weight**2
-        return weights, [math.sqrt(square) for square in squares]
-
+    weighted = NgramWeights(counted)
     scores = []
     for words, others, of_image in zip(captions, references, counted, strict=True):
-        weights, own_norms = weighted(ngrams_of(words))
+        weights, own_norms = weighted.of(ngrams_of(words))
         total = 0.0
         for other, counts in zip(others, of_image, strict=True):
-            theirs, norms = weighted(counts)
+            theirs, norms = weighted.of(counts)
             products = [0.0] * MAX_N
             for ngram in (ngram for ngram in weights if ngram in theirs):
                 # Clipped, so that repeating an n-gram of the reference does not pay.

@@ -37,7 +37,7 @@ class PictureFeatures:
             rows.append(network(windows).numpy().astype(network.recipe.storage))
         if len(rows) == 1:
             return np.asarray(rows[0], np.float32)
-        return np.concatenate([scaled(row, self._scaling) for row in rows], axis=1)
+        return np.concatenate([scaled(row, self._scaling) for row in rows], axis=-1)
 
 
 def open_features(

@@ -112,7 +112,10 @@ class _Stored:
 
 
 def write_view(folder: str | Path, parts: Sequence[ViewPart], scaling: str) -> FeatureIndex:
-    """Write a view that concatenates sets of vectors of the same ids; up-to-date files are kept."""
+    """Write a view that concatenates sets of the same ids; an up-to-date file is kept.
+
+    Rows are vectors, or grids with the same cells, which are concatenated cell by cell.
+    """
     folder = Path(folder)
     _require_scaling(scaling)
     _require_fit(folder, parts)
@@ -176,12 +179,12 @@ class SideBySideRows:
         }
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return rows (len(rows), sum of dims) float32, NaN where one failed in any set."""
+        """Return rows (len(rows), *cells, sum of dims) float32, NaN where one failed in any set."""
         parts = [
             scaled(part.read_rows(order[rows]), self._scaling)
             for part, order in zip(self._parts, self._order, strict=True)
         ]
-        joined = np.concatenate(parts, axis=1)
+        joined = np.concatenate(parts, axis=-1)
         joined[self.status[rows] != OK] = np.nan
         return joined
 
@@ -209,19 +212,19 @@ def _holds(path: Path, values: dict[str, Any]) -> bool:
 
 
 def scaled(rows: np.ndarray, scaling: str) -> np.ndarray:
-    """Return the rows (n, dim) of a part as float32, scaled as a name in `SCALINGS` states."""
+    """Return the rows (n, ..., dim) of a part as float32, scaled as a name in `SCALINGS` states."""
     if scaling == "none":
         return rows.astype(np.float32)
-    whole = rows.astype(np.float64)
+    whole = rows.reshape(len(rows), -1).astype(np.float64)
     lengths = np.linalg.norm(whole, axis=1, keepdims=True)
-    return (whole / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+    return (whole / np.where(lengths == 0, 1, lengths)).astype(np.float32).reshape(rows.shape)
 
 
 def _header(scaling: str, indexes: Sequence[FeatureIndex]) -> FeatureHeader:
     headers = [index.header for index in indexes]
     first = headers[0]
     name = "+".join(str(header.recipe.get("name", "?")) for header in headers)
-    dim = sum(header.row_shape[0] for header in headers)
+    dim = sum(header.row_shape[-1] for header in headers)
     recipe = {
         "name": name if scaling == "unit" else f"{scaling}:{name}",
         "parts": [header.recipe for header in headers],
@@ -234,7 +237,7 @@ def _header(scaling: str, indexes: Sequence[FeatureIndex]) -> FeatureHeader:
         weights_sha256=sha256_of_json([header.weights_sha256 for header in headers]),
         axes=first.axes,
         dataset=first.dataset,
-        row_shape=(dim,),
+        row_shape=(*first.row_shape[:-1], dim),
         dtype="float32",
         created_by="; ".join(dict.fromkeys(header.created_by for header in headers)),
         trained_on=tuple(dict.fromkeys(name for h in headers for name in h.trained_on)),
@@ -264,10 +267,11 @@ def _require_fit(folder: Path, parts: Sequence[ViewPart]) -> None:
             raise ShardError(
                 f"{part.folder} is not in the parent folder of {folder}; move it there"
             )
-        if len(shape) != 1:
+        first = parts[0].index.header
+        if shape[:-1] != first.row_shape[:-1] or not shape:
             raise ShardError(
-                f"{part.folder} has rows of shape {shape}; only vectors can be concatenated: use "
-                "pooled features"
+                f"{part.folder} has rows of shape {shape}, {parts[0].folder} of {first.row_shape}; "
+                "expected vectors, or grids with the same cells"
             )
         if part.index.header.dataset != parts[0].index.header.dataset:
             raise ShardError(

@@ -1,6 +1,7 @@
 """Candidates of captions in the order of their score and a head's cosine."""
 
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 import pipeline
+from pipeline.datasets.entries import ImageEntry
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions import Caption
 from pipeline.language.captioning.captions_file import Described, read_provenance, write_captions
+from pipeline.language.captioning.consensus import Training
 from pipeline.language.captioning.rerank import rerank_captions
 from pipeline.language.score_captions import RankingHead
 from tests.project import Recorder
@@ -68,6 +71,82 @@ def test_the_score_is_the_old_one_and_the_weighted_cosine(tmp_path: Path) -> Non
         "0 with another caption",
         "1 with another caption",
     ]
+
+
+def space_of(points: dict[str, list[float]], failed: tuple[str, ...] = ()) -> RankingHead:
+    """Return a head with the given points of images, some of which have failed."""
+    made = SimpleNamespace(
+        head=SimpleNamespace(tensors_sha256="0" * 64),
+        cosines=lambda images, texts: [[0.0] * len(own) for own in texts],
+        points=lambda images: np.array([points[image] for image in images]),
+        usable=lambda entries: [entry for entry in entries if entry.id not in failed],
+    )
+    return cast(RankingHead, made)
+
+
+def entry(image: str, *captions: str) -> ImageEntry:
+    return ImageEntry(image, f"{image}.jpg", "train", captions)
+
+
+def naive_consensus(text: str, neighbours: list[ImageEntry], every: list[ImageEntry]) -> float:
+    """Return the mean cosine of tf-idf vectors over orders and captions, by definition."""
+
+    def grams(words: list[str], n: int) -> list[tuple[str, ...]]:
+        return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+    def vector(caption: str, n: int) -> dict[tuple[str, ...], float]:
+        found = grams(caption.split(), n)
+        return {
+            g: found.count(g)
+            * math.log(
+                len(every)
+                / max(1, sum(any(g in grams(c.split(), n) for c in e.captions) for e in every))
+            )
+            for g in found
+        }
+
+    total, captions = 0.0, [c for e in neighbours for c in e.captions]
+    for caption in captions:
+        for n in range(1, 5):
+            a, b = vector(text, n), vector(caption, n)
+            norms = math.hypot(*a.values()) * math.hypot(*b.values()) if a and b else 0
+            total += sum(a[g] * b.get(g, 0) for g in a) / norms / 4 if norms else 0
+    return total / len(captions)
+
+
+def test_the_consensus_is_the_mean_similarity_to_captions_of_neighbours(tmp_path: Path) -> None:
+    entries = [
+        entry("near", "a dog runs on the grass", "a dog on the grass"),
+        entry("next", "a brown dog runs", "dogs run"),
+        entry("far", "a red ball on a table"),
+        entry("failed", "a cat sleeps on a bed"),
+        entry("b.jpg", "a cat sleeps"),  # is described itself: not its own neighbour
+        entry("silent"),
+    ]
+    points = {"near": [1.0, 0.1], "next": [1.0, 0.5], "far": [-1.0, 1.0], "b.jpg": [1.0, 0.0]}
+    texts = ["a cat sleeps", "a dog runs", "a dog", "a red ball", "zebra", "a dog runs a dog runs"]
+    file = write(tmp_path, {"b.jpg": dict.fromkeys(texts, -1.0)})
+    head = space_of(points, failed=("failed",))
+    for neighbours, weight in ((1, 1.0), (2, 20.0), (9, 0.5)):
+        (made,) = rerank_captions(
+            file, tmp_path / "by.jsonl", head=head, weight=3,
+            training=Training(entries, weight, neighbours),
+        )  # fmt: skip
+        for caption in made.captions:
+            expected = naive_consensus(caption.text, entries[: min(neighbours, 3)], entries[:3])
+            assert caption.parts["consensus"] == pytest.approx(expected, abs=1e-12)
+            assert caption.score == pytest.approx(-1 + weight * expected)
+        assert made.text == ("a dog runs" if neighbours > 1 else made.text)
+        stored = read_provenance(tmp_path / "by.jsonl")["reranked"]
+        assert (stored["consensus"], stored["neighbours"]) == (weight, neighbours)
+    alone, wrong = Training(entries[3:], 1.0), Training(entries, 1.0, 0)
+    for training, message in (
+        (alone, "no training image with captions and features"),
+        (wrong, "0 neighbours"),
+        (Training(entries, float("nan")), "weight of the consensus is nan"),
+    ):
+        with pytest.raises(LanguageError, match=message):
+            rerank_captions(file, tmp_path / "no.jsonl", head=head, training=training)
 
 
 @pytest.mark.parametrize(

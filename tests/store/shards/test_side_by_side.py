@@ -69,6 +69,24 @@ def test_rows_are_those_of_a_plain_concatenation(tmp_path: Path, scaling: str) -
     assert index.header.weights == "a; b; c"
 
 
+@pytest.mark.parametrize("scaling", ["unit", "none"])
+def test_grids_are_concatenated_cell_by_cell(tmp_path: Path, scaling: str) -> None:
+    grids = {"g": (2, 3, 4), "h": (2, 3, 5)}
+    rows = {n: np.random.default_rng(7).normal(size=(3, *s)) for n, s in grids.items()}
+    for name, values in rows.items():
+        recipe = {"name": name}
+        write_features(tmp_path / name, IDS[:3], values.astype("f4"), recipe=recipe, dataset="made")
+    index = write_view(tmp_path / "v", [FeatureSet(tmp_path / n) for n in grids], scaling)
+    assert index.header.row_shape == (2, 3, 9)
+    found = FeatureSet(tmp_path / "v").read(IDS[:3])
+    for image, y, x in np.ndindex(3, 2, 3):
+        cells = [values[image, y, x] for values in rows.values()]
+        if scaling == "unit":  # of the whole grid, so that cells keep their differences in size
+            lengths = [(values[image] ** 2).sum() ** 0.5 for values in rows.values()]
+            cells = [cell / length for cell, length in zip(cells, lengths, strict=True)]
+        np.testing.assert_allclose(found[image, y, x], [*cells[0], *cells[1]], rtol=1e-5)
+
+
 def test_what_differs_has_another_name_and_content(tmp_path: Path) -> None:
     a, b, c = (part(tmp_path, name) for name in "abc")
     sets = ([a, b], "unit"), ([b, a], "unit"), ([a, b], "none"), ([a, c], "unit")
@@ -128,7 +146,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         ([a, a], "unit", "different feature sets"),
         ([a, b], "whitened", "known: unit, none"),
         ([a, FeatureSet(tmp_path / "few")], "unit", "19 ids are in only one of them"),
-        ([a, FeatureSet(tmp_path / "grid")], "unit", "only vectors can be concatenated"),
+        ([a, FeatureSet(tmp_path / "grid")], "unit", r"shape \(2, 2\), .* of \(4,\)"),
         ([a, far], "unit", "not in the parent folder"),
     ):
         with pytest.raises(ShardError, match=expected):

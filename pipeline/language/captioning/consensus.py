@@ -1,0 +1,87 @@
+"""Consensus of candidate captions with the captions of similar training images.
+
+Devlin et al. 2015 (arXiv:1505.04467), section 3: the best caption of an image is the one most
+similar to all captions of its nearest training images. Deviations: the similarity is CIDEr, without
+the clipping and the length penalty of CIDEr-D, and the candidates need not be those captions.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.datasets.entries import ImageEntry
+from pipeline.language import LanguageError
+from pipeline.language.score_captions import RankingHead
+from pipeline.language.scores.bleu import MAX_N, ngrams_of
+from pipeline.language.scores.cider import NgramWeights, Weights
+from pipeline.language.scores.table import TOKENIZER
+from pipeline.retrieval.search import Gallery, nearest
+
+NEIGHBOURS = 60
+"""Default number of training images, tuned on Flickr8k's dev images."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Training images whose captions are references, and how much they count."""
+
+    entries: Sequence[ImageEntry]
+    weight: float  # of the consensus
+    neighbours: int = NEIGHBOURS  # images per described image
+
+
+def consensus(
+    head: RankingHead, training: Training, images: Sequence[str], texts: Sequence[Sequence[str]]
+) -> list[list[float]]:
+    """Return the consensus, 0 to 1, of each image's texts with captions of its neighbours.
+
+    An image, by id, is not its own neighbour. The mean similarity with several captions is the
+    product with the mean of their unit vectors, one for each order of n-grams.
+    """
+    given = {*images}
+    others = [entry for entry in training.entries if entry.id not in given and entry.captions]
+    entries = head.usable(others)
+    if not entries:
+        raise LanguageError(
+            "no training image with captions and features is left, so there is no consensus; set "
+            "its weight to 0"
+        )
+    counted = [[ngrams_of(TOKENIZER.tokenize(t)) for t in entry.captions] for entry in entries]
+    weights = NgramWeights(counted)
+    # Per image the sum of the vectors of its captions.
+    sums = [_sum([_unit(*weights.of(counts)) for counts in of_image]) for of_image in counted]
+    numbers = np.array([len(of_image) for of_image in counted])
+    ids = [entry.id for entry in entries]
+    gallery = Gallery("images", ids, head.points(ids).astype(np.float32), "cosine")
+    described = head.points(images).astype(np.float32)
+    hits = nearest(gallery, described, "images", training.neighbours)
+    of_texts: dict[str, Weights] = {}
+    scores = []
+    for rows, candidates in zip(hits.rows, texts, strict=True):
+        whole, number = _sum([sums[row] for row in rows]), int(numbers[rows].sum())
+        for text in candidates:
+            if text not in of_texts:
+                of_texts[text] = _unit(*weights.of(ngrams_of(TOKENIZER.tokenize(text))))
+        scores.append(
+            [
+                sum(weight * whole.get(ngram, 0.0) for ngram, weight in of_texts[text].items())
+                / (MAX_N * number)
+                for text in candidates
+            ]
+        )
+    return scores
+
+
+def _unit(weights: Weights, norms: Sequence[float]) -> Weights:
+    """Return weights divided by the norm of their order; n-grams of all images have none."""
+    return {g: weight / norms[len(g) - 1] for g, weight in weights.items() if norms[len(g) - 1]}
+
+
+def _sum(vectors: Sequence[Mapping[tuple[str, ...], float]]) -> Weights:
+    total: dict[tuple[str, ...], float] = defaultdict(float)
+    for vector in vectors:
+        for ngram, weight in vector.items():
+            total[ngram] += weight
+    return dict(total)
