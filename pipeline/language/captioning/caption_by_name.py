@@ -215,7 +215,8 @@ def rerank(
 
     The new score is that in the file plus the weighted cosine of caption and image, and the
     weighted consensus: the mean CIDEr (0 to 1, without clipping and length penalty) of the caption
-    with the captions of the training images nearest to the image. The first candidate wins ties.
+    with the captions of the training images nearest to the image, of which each counts as
+    exp(cosine / 0.1). The first candidate wins ties.
 
     Parameters
     ----------

@@ -2,12 +2,14 @@
 
 Devlin et al. 2015 (arXiv:1505.04467), section 3: the best caption of an image is the one most
 similar to all captions of its nearest training images. Deviations: the similarity is CIDEr, without
-the clipping and the length penalty of CIDEr-D, and the candidates need not be those captions.
+the clipping and the length penalty of CIDEr-D; nearer images count more; and the candidates need
+not be those captions.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 
@@ -21,6 +23,9 @@ from pipeline.retrieval.search import Gallery, nearest
 
 NEIGHBOURS = 60
 """Default number of training images, tuned on Flickr8k's dev images."""
+
+_TEMPERATURE = 0.1
+"""An image counts as exp(cosine / temperature), tuned on the same images."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,10 @@ def consensus(
     hits = nearest(gallery, described, "images", training.neighbours)
     of_texts: dict[str, Weights] = {}
     scores = []
-    for rows, candidates in zip(hits.rows, texts, strict=True):
-        whole, number = _sum([sums[row] for row in rows]), int(numbers[rows].sum())
+    for rows, cosines, candidates in zip(hits.rows, hits.scores, texts, strict=True):
+        counts = np.exp((cosines.astype(np.float64) - cosines[0]) / _TEMPERATURE)
+        whole = _sum([sums[row] for row in rows], counts.tolist())
+        number = float(counts @ numbers[rows])
         for text in candidates:
             if text not in of_texts:
                 of_texts[text] = _unit(*weights.of(ngrams_of(TOKENIZER.tokenize(text))))
@@ -79,9 +86,12 @@ def _unit(weights: Weights, norms: Sequence[float]) -> Weights:
     return {g: weight / norms[len(g) - 1] for g, weight in weights.items() if norms[len(g) - 1]}
 
 
-def _sum(vectors: Sequence[Mapping[tuple[str, ...], float]]) -> Weights:
+def _sum(
+    vectors: Sequence[Mapping[tuple[str, ...], float]], counts: Iterable[float] = repeat(1.0)
+) -> Weights:
+    """Return the sum of vectors, each times its count."""
     total: dict[tuple[str, ...], float] = defaultdict(float)
-    for vector in vectors:
+    for vector, count in zip(vectors, counts, strict=False):
         for ngram, weight in vector.items():
-            total[ngram] += weight
+            total[ngram] += count * weight
     return dict(total)

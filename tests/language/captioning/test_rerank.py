@@ -88,7 +88,9 @@ def entry(image: str, *captions: str) -> ImageEntry:
     return ImageEntry(image, f"{image}.jpg", "train", captions)
 
 
-def naive_consensus(text: str, neighbours: list[ImageEntry], every: list[ImageEntry]) -> float:
+def naive_consensus(
+    text: str, neighbours: list[tuple[ImageEntry, float]], every: list[ImageEntry]
+) -> float:
     """Return the mean cosine of tf-idf vectors over orders and captions, by definition."""
 
     def grams(words: list[str], n: int) -> list[tuple[str, ...]]:
@@ -105,13 +107,14 @@ def naive_consensus(text: str, neighbours: list[ImageEntry], every: list[ImageEn
             for g in found
         }
 
-    total, captions = 0.0, [c for e in neighbours for c in e.captions]
-    for caption in captions:
+    total, counts = 0.0, 0.0
+    for caption, count in [(c, count) for e, count in neighbours for c in e.captions]:
+        counts += count
         for n in range(1, 5):
             a, b = vector(text, n), vector(caption, n)
             norms = math.hypot(*a.values()) * math.hypot(*b.values()) if a and b else 0
-            total += sum(a[g] * b.get(g, 0) for g in a) / norms / 4 if norms else 0
-    return total / len(captions)
+            total += count * sum(a[g] * b.get(g, 0) for g in a) / norms / 4 if norms else 0
+    return total / counts
 
 
 def test_the_consensus_is_the_mean_similarity_to_captions_of_neighbours(tmp_path: Path) -> None:
@@ -127,15 +130,17 @@ def test_the_consensus_is_the_mean_similarity_to_captions_of_neighbours(tmp_path
     texts = ["a cat sleeps", "a dog runs", "a dog", "a red ball", "zebra", "a dog runs a dog runs"]
     file = write(tmp_path, {"b.jpg": dict.fromkeys(texts, -1.0)})
     head = space_of(points, failed=("failed",))
+    cosines = {image: x / math.hypot(x, y) for image, (x, y) in points.items()}  # with b.jpg
     for neighbours, weight in ((1, 1.0), (2, 20.0), (9, 0.5)):
         (made,) = rerank_captions(
             file, tmp_path / "by.jsonl", head=head, weight=3,
             training=Training(entries, weight, neighbours),
         )  # fmt: skip
         for caption in made.captions:
-            expected = naive_consensus(caption.text, entries[: min(neighbours, 3)], entries[:3])
-            assert caption.parts["consensus"] == pytest.approx(expected, abs=1e-12)
-            assert caption.score == pytest.approx(-1 + weight * expected)
+            counted = [(e, math.exp(10 * cosines[e.id])) for e in entries[: min(neighbours, 3)]]
+            expected = naive_consensus(caption.text, counted, entries[:3])
+            assert caption.parts["consensus"] == pytest.approx(expected, rel=1e-5)
+            assert caption.score == pytest.approx(-1 + weight * expected, rel=1e-5)
         assert made.text == ("a dog runs" if neighbours > 1 else made.text)
         stored = read_provenance(tmp_path / "by.jsonl")["reranked"]
         assert (stored["consensus"], stored["neighbours"]) == (weight, neighbours)
