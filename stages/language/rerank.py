@@ -11,7 +11,7 @@ from stages.experiment_name import EXPERIMENT
 
 
 @click.command(cls=Command)
-@click.argument("file", type=PATH, metavar="CAPTIONS.jsonl")
+@click.argument("files", type=PATH, nargs=-1, required=True, metavar="CAPTIONS.jsonl...")
 @option(
     "--experiment",
     "Retrieval experiment whose head compares images and captions.",
@@ -44,7 +44,7 @@ from stages.experiment_name import EXPERIMENT
     OUTPUT,
 )
 def rerank(
-    file: Path,
+    files: tuple[Path, ...],
     experiment: str,
     weight: float,
     consensus: float,
@@ -54,8 +54,8 @@ def rerank(
 ) -> None:
     """Rerank generated captions by their similarity to the image.
 
-    The candidates are all captions of an image in a file of `pipeline caption`. Their score becomes
-    that of the language model plus a weighted cosine in the experiment's space, and with
+    The candidates are all captions of an image in the files of `pipeline caption`. Their score
+    becomes that of the language model plus a weighted cosine in the experiment's space, and with
     --consensus a weighted similarity to the captions of the nearest training images.
 
     \b
@@ -70,6 +70,6 @@ def rerank(
     experiments = {experiment: experiment_of(params, experiment)}
     require_made(layout.head(experiment), experiment, layout)
     run(
-        file, layout.dataset, out, experiment=experiment, weight=weight, consensus=consensus,
+        files, layout.dataset, out, experiment=experiment, weight=weight, consensus=consensus,
         neighbours=neighbours, experiments=experiments, root=layout.root, monitor=CONSOLE,
     )  # fmt: skip

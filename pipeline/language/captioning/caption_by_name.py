@@ -199,7 +199,7 @@ def caption_split(
 
 
 def rerank(
-    file: str | Path,
+    files: str | Path | Iterable[str | Path],
     dataset: str | Path,
     out: str | Path | None = None,
     *,
@@ -220,10 +220,12 @@ def rerank(
 
     Parameters
     ----------
-    file : str or Path. NAME.jsonl of `caption_split`, with several candidates per image.
+    files : str, Path or iterable of them. NAME.jsonl of `caption_split`, with several candidates
+        per image. Those of several files are pooled: their scores must be comparable, as those of
+        one kind of language model are, and a sentence in several has its highest one.
     dataset : str or Path. Folder of the captioned dataset.
     out : str, Path or None. NAME.jsonl, or NAME.json for COCO's result format; None:
-        captions/DATASET/NAME-by-EXPERIMENT.jsonl below `root`.
+        captions/DATASET/NAME-by-EXPERIMENT.jsonl below `root`, with the NAME of the first file.
     experiment : str. A trained retrieval experiment with cosine similarity.
     weight : float. Weight of the cosine that is added to the score in the file, at least 0.
     consensus : float. Weight of the consensus, at least 0; 0: it is not computed.
@@ -233,14 +235,15 @@ def rerank(
     Returns
     -------
     list of Described
-        Every image in the order of the file; `parts` also has `cosine`, `consensus` if it has a
-        weight, and the old score as `generated`. Images without a caption keep their error.
+        Every image in the order of the first file; `parts` also has `cosine`, `consensus` if it
+        has a weight, and the old score as `generated`. Images without a caption keep their error.
 
     Raises
     ------
     LanguageError, HeadError, EncoderError, ShardError
-        The file is damaged or has no candidates, a number is out of range, the experiment's files
-        are missing, or there is no training caption for the consensus.
+        A file is damaged, has no candidates or other images than the first one, a number is out of
+        range, the experiment's files are missing, or there is no training caption for the
+        consensus.
 
     References
     ----------
@@ -258,15 +261,18 @@ def rerank(
     'a dog runs on the grass'
     """
     layout = Layout(dataset, root)
+    paths = [Path(file) for file in values_of(files, (str, Path), "a file (path)")]
+    if not paths:
+        raise WrongUsage("no file of captions was named; write one with `pipeline caption`")
     head = open_ranking_head(experiment_finder(experiments)(experiment), layout)
     if out is None:
-        out = layout.captions(f"{Path(file).stem}-by-{experiment}")
+        out = layout.captions(f"{paths[0].stem}-by-{experiment}")
     training = None
     if consensus:
         manifest = read_manifest(layout.dataset)
         entries = manifest.select(split_for("train", manifest, None))
         training = Training(entries, consensus, neighbours)
-    return rerank_captions(file, out, head=head, weight=weight, training=training, monitor=monitor)
+    return rerank_captions(paths, out, head=head, weight=weight, training=training, monitor=monitor)
 
 
 def score(

@@ -8,6 +8,7 @@ request the weighted consensus with captions of similar images; the weights are 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ WEIGHT = 4.0
 
 
 def rerank_captions(
-    file: str | Path,
+    files: Sequence[Path],
     out: str | Path,
     *,
     head: RankingHead,
@@ -39,26 +40,28 @@ def rerank_captions(
     training: Training | None = None,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
-    """Rerank the captions of a file, and write them to another one; see `pipeline.rerank`."""
-    file, out, started = Path(file), Path(out), time.monotonic()
+    """Rerank the captions of files, and write them to another one; see `pipeline.rerank`."""
+    out, started = Path(out), time.monotonic()
     for name, value in {"cosine": weight, "consensus": training.weight if training else 0}.items():
         if not value >= 0:
             raise LanguageError(f"the weight of the {name} is {value}; set a number of at least 0")
     if training is not None and training.neighbours < 1:
         raise LanguageError(f"{training.neighbours} neighbours were requested; ask for at least 1")
     require_captions_file(out)
-    described = read_described(file)
+    described = _pooled(files)
     several = [d for d in described if len(d.captions) > 1]
     if not several:
         raise LanguageError(
-            f"{file} has one caption per image, so there is nothing to rerank; write candidates "
-            "with `pipeline caption --top 20 --beam 20`"
+            f"{files[0]} has one caption per image, so there is nothing to rerank; write "
+            "candidates with `pipeline caption --top 20 --beam 20`"
         )
     texts = [[caption.text for caption in d.captions] for d in several]
     images = [d.image for d in several]
     terms = {"cosine": (weight, head.cosines(images, texts))}
+    provenance, *others = map(read_provenance, files)
+    hashes = [sha256_of_file(file) for file in files]
     reranking = {
-        "captions_sha256": sha256_of_file(file),
+        "captions_sha256": hashes if others else hashes[0],
         "tensors_sha256": head.head.tensors_sha256,
         "weight": weight,
     }
@@ -68,12 +71,43 @@ def rerank_captions(
     new = {d.image: _by_score(d, at, terms) for at, d in enumerate(several)}
     reranked = [new.get(d.image, d) for d in described]
     changed = sum(a.text != b.text for a, b in zip(described, reranked, strict=True))
-    write_captions(out, reranked, {**read_provenance(file), "reranked": reranking})
+    pooled = {"pooled_with": others} if others else {}
+    write_captions(out, reranked, {**provenance, **pooled, "reranked": reranking})
     seconds = time.monotonic() - started
     monitor.log(
         f"{out}: {len(described)} images, {changed} with another caption, in {seconds:.1f} s"
     )
     return reranked
+
+
+def _pooled(files: Sequence[Path]) -> list[Described]:
+    """Return the images of the first file, each with its candidates of all files.
+
+    A sentence of several files counts once, with its highest score, and the first one wins ties.
+    """
+    first, *others = map(read_described, files)
+    images = {described.image for described in first}
+    candidates = []
+    for file, described in zip(files[1:], others, strict=True):
+        by_image = {one.image: one for one in described}
+        if different := images ^ by_image.keys():
+            raise LanguageError(
+                f"{files[0]} and {file} have different images: {len(different)} are in only one of "
+                f"them, first {min(different)!r}; write both for one split"
+            )
+        candidates.append(by_image)
+    pooled = []
+    for one in first:
+        captions: dict[str, Caption] = {}
+        of_others = [by_image[one.image].captions for by_image in candidates]
+        for caption in chain(one.captions, *of_others):
+            known = captions.setdefault(caption.text, caption)
+            if caption.score > known.score:
+                captions[caption.text] = caption
+        pooled.append(
+            replace(one, captions=tuple(captions.values()), error="") if captions else one
+        )
+    return pooled
 
 
 def _by_score(

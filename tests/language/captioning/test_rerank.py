@@ -1,5 +1,6 @@
 """Candidates of captions in the order of their score and a head's cosine."""
 
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_the_score_is_the_old_one_and_the_weighted_cosine(tmp_path: Path) -> Non
     file, monitor = write(tmp_path, images), Recorder()
     for weight in (0.0, 1.0, 4.0):
         out = tmp_path / f"by-{weight}.jsonl"
-        made = rerank_captions(file, out, head=head_of(COSINES), weight=weight, monitor=monitor)
+        made = rerank_captions([file], out, head=head_of(COSINES), weight=weight, monitor=monitor)
         assert [d.image for d in made] == [*images]
         expected = {t: s + weight * COSINES[t] for t, s in images["b.jpg"].items()}
         order = sorted(expected, key=lambda text: -expected[text])
@@ -71,6 +72,26 @@ def test_the_score_is_the_old_one_and_the_weighted_cosine(tmp_path: Path) -> Non
         "0 with another caption",
         "1 with another caption",
     ]
+
+
+def test_candidates_of_several_files_are_pooled(tmp_path: Path) -> None:
+    first = write(tmp_path, {"a.jpg": {"a dog": -1.0, "a cat": -2.0}, "b.jpg": {}, "c.jpg": {}})
+    folder = tmp_path / "other"
+    other = write(folder, {"c.jpg": {}, "b.jpg": {"a bird": -3.0}, "a.jpg": {"a cat": -0.5}})
+    out = tmp_path / "by.jsonl"
+    made = rerank_captions([first, other], out, head=head_of(COSINES), weight=0)
+    found = [(d.image, {c.text: c.score for c in d.captions}, d.error) for d in made]
+    assert found == [
+        ("a.jpg", {"a cat": -0.5, "a dog": -1.0}, ""),
+        ("b.jpg", {"a bird": -3.0}, ""),
+        ("c.jpg", {}, "cut short"),
+    ]
+    stored = read_provenance(out)
+    hashes = [hashlib.sha256(file.read_bytes()).hexdigest() for file in (first, other)]
+    assert (stored["reranked"]["captions_sha256"], stored["pooled_with"]) == (hashes, [{"seed": 3}])
+    few = write(tmp_path / "few", {"a.jpg": {"a cat": -0.5}})
+    with pytest.raises(LanguageError, match=r"2 are in only one of them, first 'b\.jpg'"):
+        rerank_captions([first, few], out, head=head_of(COSINES))
 
 
 def space_of(points: dict[str, list[float]], failed: tuple[str, ...] = ()) -> RankingHead:
@@ -133,7 +154,7 @@ def test_the_consensus_is_the_mean_similarity_to_captions_of_neighbours(tmp_path
     cosines = {image: x / math.hypot(x, y) for image, (x, y) in points.items()}  # with b.jpg
     for neighbours, weight in ((1, 1.0), (2, 20.0), (9, 0.5)):
         (made,) = rerank_captions(
-            file, tmp_path / "by.jsonl", head=head, weight=3,
+            [file], tmp_path / "by.jsonl", head=head, weight=3,
             training=Training(entries, weight, neighbours),
         )  # fmt: skip
         for caption in made.captions:
@@ -151,7 +172,7 @@ def test_the_consensus_is_the_mean_similarity_to_captions_of_neighbours(tmp_path
         (Training(entries, float("nan")), "weight of the consensus is nan"),
     ):
         with pytest.raises(LanguageError, match=message):
-            rerank_captions(file, tmp_path / "no.jsonl", head=head, training=training)
+            rerank_captions([file], tmp_path / "no.jsonl", head=head, training=training)
 
 
 @pytest.mark.parametrize(
@@ -167,9 +188,9 @@ def test_files_without_candidates_are_refused(tmp_path: Path, text: str, message
     file = tmp_path / "made.jsonl"
     file.write_text(text + "\n")
     with pytest.raises(LanguageError, match=message):
-        rerank_captions(file, tmp_path / "out.jsonl", head=head_of(COSINES))
+        rerank_captions([file], tmp_path / "out.jsonl", head=head_of(COSINES))
     with pytest.raises(LanguageError, match="weight of the cosine is -1"):
-        rerank_captions(file, tmp_path / "out.jsonl", head=head_of(COSINES), weight=-1)
+        rerank_captions([file], tmp_path / "out.jsonl", head=head_of(COSINES), weight=-1)
 
 
 def test_by_a_trained_head(tmp_path: Path) -> None:
