@@ -102,7 +102,7 @@ BUDGET = {
     # 101 more: sets in a store whose inputs or leases are lost.
     # 205 more: heads, ranks and captions on a pretended card.
     # 97 more: the consensus of candidate captions, and grids side by side.
-    "tests": 49741,  # to become 27,000
+    "tests": 49742,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -54,8 +54,8 @@ python docs/tools/claims.py data/claims/flickr8k
   corrected for these two: i→t R@1 over word counts +1.9 (-0.7 to +4.5, p 0.16), over word2vec +11.9
   (+9.1 to +14.7, p below 0.001).
 - Wang's six networks on HGLMM have 20 of 45 epochs if linear (`pipeline train --max-epochs 20`;
-  the best is before the 18th), else 30. The nonlinear one with one direction still rises by 0.5
-  rsum an epoch then, the others do not.
+  the best is before the 18th), else 30. The nonlinear one with one direction still rises by 0.6 to
+  0.9 rsum an epoch then, the others by at most 0.3.
 - *Last time*: other trainings, mostly on the same processor.
 """
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.entries import ImageEntry, PackedEntries
 from pipeline.datasets.image_truth import CaptionTruth
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import USUAL_NAMES
 from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows
+from pipeline.heads.inputs.pairs import with_features
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions_file import read_captions, read_provenance
@@ -26,7 +27,6 @@ from pipeline.store.files import require_folder, write_json, write_text
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FeatureSet
-from pipeline.store.shards.format import OK
 from pipeline.store.wording import counted, csv_text, markdown_table
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 
@@ -127,10 +127,9 @@ class RankingHead:
             for point, candidates in zip(self.points(images), texts, strict=True)
         ]
 
-    def usable(self, entries: Sequence[ImageEntry]) -> list[ImageEntry]:
+    def with_features(self, entries: PackedEntries) -> PackedEntries:
         """Return the images whose features have not failed."""
-        sound = self._images.status[self._images.rows_of([entry.id for entry in entries])] == OK
-        return [entry for entry, is_sound in zip(entries, sound, strict=True) if is_sound]
+        return with_features(entries, self._images)
 
     def points(self, images: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return the unit vectors (n, dim) of images by id."""

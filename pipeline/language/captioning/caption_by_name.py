@@ -249,7 +249,7 @@ def rerank(
     ----------
     Fang et al. 2015, "From captions to visual concepts and back", section 5: candidates of a
     language model are reranked with a similarity of image and caption, among other features.
-    Devlin et al. 2015, "Exploring nearest neighbor approaches for image captioning", section 3:
+    Devlin et al. 2015, "Exploring nearest neighbor approaches for image captioning":
     consensus captions.
 
     Examples

@@ -1,19 +1,18 @@
 """Consensus of candidate captions with the captions of similar training images.
 
-Devlin et al. 2015 (arXiv:1505.04467), section 3: the best caption of an image is the one most
+Devlin et al. 2015 (arXiv:1505.04467): the best caption of an image is the one most
 similar to all captions of its nearest training images. Deviations: the similarity is CIDEr, without
-the clipping and the length penalty of CIDEr-D; nearer images count more; and the candidates need
-not be those captions.
+the clipping and the length penalty of CIDEr-D; nearer images count more; all captions count, not
+only those that agree best; and the candidates need not be those captions.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 
 import numpy as np
 
-from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.entries import PackedEntries
 from pipeline.language import LanguageError
 from pipeline.language.score_captions import RankingHead
 from pipeline.language.scores.bleu import MAX_N, ngrams_of
@@ -32,7 +31,7 @@ _TEMPERATURE = 0.1
 class Training:
     """Training images whose captions are references, and how much they count."""
 
-    entries: Sequence[ImageEntry]
+    entries: PackedEntries
     weight: float  # of the consensus
     neighbours: int = NEIGHBOURS  # images per described image
 
@@ -46,17 +45,17 @@ def consensus(
     product with the mean of their unit vectors, one for each order of n-grams.
     """
     given = {*images}
-    others = [entry for entry in training.entries if entry.id not in given and entry.captions]
-    entries = head.usable(others)
+    usable = head.with_features(training.entries)
+    entries = [entry for entry in usable if entry.id not in given and entry.captions]
     if not entries:
         raise LanguageError(
-            "no training image with captions and features is left, so there is no consensus; set "
-            "its weight to 0"
+            "no other training image with captions and features is left, so there is no consensus; "
+            "set its weight to 0"
         )
     counted = [[ngrams_of(TOKENIZER.tokenize(t)) for t in entry.captions] for entry in entries]
     weights = NgramWeights(counted)
     # Per image the sum of the vectors of its captions.
-    sums = [_sum([_unit(*weights.of(counts)) for counts in of_image]) for of_image in counted]
+    sums = [_sum((1.0, _unit(*weights.of(counts))) for counts in of_image) for of_image in counted]
     numbers = np.array([len(of_image) for of_image in counted])
     ids = [entry.id for entry in entries]
     gallery = Gallery("images", ids, head.points(ids).astype(np.float32), "cosine")
@@ -66,7 +65,7 @@ def consensus(
     scores = []
     for rows, cosines, candidates in zip(hits.rows, hits.scores, texts, strict=True):
         counts = np.exp((cosines.astype(np.float64) - cosines[0]) / _TEMPERATURE)
-        whole = _sum([sums[row] for row in rows], counts.tolist())
+        whole = _sum((count, sums[row]) for count, row in zip(counts.tolist(), rows, strict=True))
         number = float(counts @ numbers[rows])
         for text in candidates:
             if text not in of_texts:
@@ -86,12 +85,10 @@ def _unit(weights: Weights, norms: Sequence[float]) -> Weights:
     return {g: weight / norms[len(g) - 1] for g, weight in weights.items() if norms[len(g) - 1]}
 
 
-def _sum(
-    vectors: Sequence[Mapping[tuple[str, ...], float]], counts: Iterable[float] = repeat(1.0)
-) -> Weights:
+def _sum(vectors: Iterable[tuple[float, Weights]]) -> Weights:
     """Return the sum of vectors, each times its count."""
     total: dict[tuple[str, ...], float] = defaultdict(float)
-    for vector, count in zip(vectors, counts, strict=False):
+    for count, vector in vectors:
         for ngram, weight in vector.items():
             total[ngram] += count * weight
     return dict(total)

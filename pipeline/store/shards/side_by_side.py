@@ -260,23 +260,22 @@ def _require_fit(folder: Path, parts: Sequence[ViewPart]) -> None:
         raise ShardError(
             f"found {', '.join(names) or 'nothing'}; expected at least two different feature sets"
         )
-    here = folder.resolve().parent
+    here, first = folder.resolve().parent, parts[0].index.header
     for part in parts:
         shape = part.index.header.row_shape
         if part.folder.resolve().parent != here:
             raise ShardError(
                 f"{part.folder} is not in the parent folder of {folder}; move it there"
             )
-        first = parts[0].index.header
         if shape[:-1] != first.row_shape[:-1] or not shape:
             raise ShardError(
                 f"{part.folder} has rows of shape {shape}, {parts[0].folder} of {first.row_shape}; "
                 "expected vectors, or grids with the same cells"
             )
-        if part.index.header.dataset != parts[0].index.header.dataset:
+        if part.index.header.dataset != first.dataset:
             raise ShardError(
                 f"{part.folder} belongs to the dataset {part.index.header.dataset!r}, "
-                f"{parts[0].folder} to {parts[0].index.header.dataset!r}"
+                f"{parts[0].folder} to {first.dataset!r}"
             )
     if list(folder.glob("shard-*.h5")):
         raise OtherShard(f"{folder} holds shards; choose another output folder")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pipeline
-from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.entries import ImageEntry, PackedEntries
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions import Caption
 from pipeline.language.captioning.captions_file import Described, read_provenance, write_captions
@@ -100,7 +100,7 @@ def space_of(points: dict[str, list[float]], failed: tuple[str, ...] = ()) -> Ra
         head=SimpleNamespace(tensors_sha256="0" * 64),
         cosines=lambda images, texts: [[0.0] * len(own) for own in texts],
         points=lambda images: np.array([points[image] for image in images]),
-        usable=lambda entries: [entry for entry in entries if entry.id not in failed],
+        with_features=lambda entries: [entry for entry in entries if entry.id not in failed],
     )
     return cast(RankingHead, made)
 
@@ -155,7 +155,7 @@ def test_the_consensus_is_the_mean_similarity_to_captions_of_neighbours(tmp_path
     for neighbours, weight in ((1, 1.0), (2, 20.0), (9, 0.5)):
         (made,) = rerank_captions(
             [file], tmp_path / "by.jsonl", head=head, weight=3,
-            training=Training(entries, weight, neighbours),
+            training=Training(PackedEntries.of(entries), weight, neighbours),
         )  # fmt: skip
         for caption in made.captions:
             counted = [(e, math.exp(10 * cosines[e.id])) for e in entries[: min(neighbours, 3)]]
@@ -165,11 +165,12 @@ def test_the_consensus_is_the_mean_similarity_to_captions_of_neighbours(tmp_path
         assert made.text == ("a dog runs" if neighbours > 1 else made.text)
         stored = read_provenance(tmp_path / "by.jsonl")["reranked"]
         assert (stored["consensus"], stored["neighbours"]) == (weight, neighbours)
-    alone, wrong = Training(entries[3:], 1.0), Training(entries, 1.0, 0)
+    packed = PackedEntries.of(entries)
+    alone, wrong = Training(packed[3:], 1.0), Training(packed, 1.0, 0)
     for training, message in (
-        (alone, "no training image with captions and features"),
+        (alone, "no other training image with captions"),
         (wrong, "0 neighbours"),
-        (Training(entries, float("nan")), "weight of the consensus is nan"),
+        (Training(packed, float("nan")), "weight of the consensus is nan"),
     ):
         with pytest.raises(LanguageError, match=message):
             rerank_captions([file], tmp_path / "no.jsonl", head=head, training=training)
