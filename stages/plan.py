@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from pipeline.experiments.steps.kinds import kind_of
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, on_features, resolve_experiment
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.presets import PRESETS
@@ -78,7 +79,10 @@ def require_experiments(params: Params, names: Iterable[str], others: Iterable[s
     """Raise UnknownName unless each is an experiment of the file, a published system or other."""
     all_names = [*params.experiments, *PRESETS, *others]
     for name in names:
-        if not {name, name.partition("@")[0]} & {*all_names}:
+        base = name.partition("@")[0]
+        if not {name, base} & {*all_names}:
+            if base in ENSEMBLES or kind_of(base) is not None:
+                raise UnknownName(f"{base!r} is trained by `pipeline run {name}` alone")
             where = f"{PARAMS_FILE} has no" if params.experiments else "there is no"
             raise UnknownName(
                 f"{where} experiment {name!r}, and no published system has this name; "

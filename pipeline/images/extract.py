@@ -21,6 +21,7 @@ from pipeline.store.jobs.sink import Sink
 from pipeline.store.objects.urls import url_of
 from pipeline.store.progress import QUIET, Monitor, Stopwatch
 from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.shards.side_by_side import require_same_cells
 from pipeline.store.workers.place import Place
 
 
@@ -93,6 +94,7 @@ def extract(
     compute = compute.with_named_precision(place, monitor)
     if isinstance(recipe, str) and (names := split_name(recipe)) is not None:
         place.refuse_summary_of_several()
+        require_same_cells({one: resolve_recipe(one).shape for one in names.recipes})
         images = images_of(dataset, monitor.log)
 
         def extract_one(name: str, folder: Path) -> FeatureIndex:

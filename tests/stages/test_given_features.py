@@ -211,6 +211,23 @@ def test_what_cannot_be_used_is_known_before_work_starts(
     assert {path.name for path in Path("data").iterdir()} == {"scenes"}
 
 
+@pytest.mark.parametrize(
+    ("command", "name", "reason"),
+    [
+        (("run",), f"{CCA}@photos-pol", "the nearest set in data/features/scenes is photos-pool"),
+        (("run",), f"xu2015-soft-attention@{LITE[:-4]}grid+{LITE}", "grids with the same cells"),
+        (("train", "--experiment"), "xu2015-soft-attention", "`pipeline run xu2015-soft-att"),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_known_before_work_starts(
+    command: tuple[str, ...], name: str, reason: str, image_ids: list[str], pipeline: Call
+) -> None:
+    write("data/features/scenes/photos-pool", image_ids)
+    refused = pipeline(*command, name, *DATASET)
+    assert (refused.status in (1, 2), reason in refused.stderr) == (True, True), refused.stderr
+    assert {path.name for path in Path("data").iterdir()} == {"features", "scenes"}
+
+
 def test_of_several_experiments_those_that_fit_are_made(
     image_ids: list[str], pipeline: Call
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipeline.experiments.steps.given_steps import add_link, is_given
+from pipeline.experiments.steps.given_steps import add_link, given_set, is_given
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
 from pipeline.heads.inputs.feature_spec import FeatureSpec
@@ -15,12 +15,14 @@ from pipeline.images.extract import extract
 from pipeline.images.recipes import resolve_recipe
 from pipeline.store.current.readers import features_record
 from pipeline.store.current.record import Record, stale
+from pipeline.store.errors import UnknownName
 from pipeline.store.families import added
 from pipeline.store.jobs.options import Storage, extract_options
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import FeatureSet
-from pipeline.store.shards.side_by_side import write_view
-from pipeline.store.wording import counted
+from pipeline.store.shards.index import INDEX_FILE
+from pipeline.store.shards.side_by_side import require_same_cells, write_view
+from pipeline.store.wording import counted, nearest
 from pipeline.text.encode import Captions, encode
 from pipeline.text.encoders.registry import class_of, encoder_options
 from pipeline.text.fitting import supersede_encoder
@@ -75,16 +77,24 @@ def add_features(plan: Plan, name: str) -> Path:
 
 
 def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Path:
-    parts = [add_features(plan, recipe) for recipe in names.recipes]
+    parts = {recipe: add_features(plan, recipe) for recipe in names.recipes}
+    require_same_cells({recipe: _row_shape(plan, recipe, part) for recipe, part in parts.items()})
 
     def make(monitor: Monitor) -> object:
-        return write_view(out, [FeatureSet(part) for part in parts], names.scaling)
+        return write_view(out, [FeatureSet(part) for part in parts.values()], names.scaling)
 
+    size = f"{counted(len(parts), 'set')} side by side"
     step = Step(
-        "extract", name, out, tuple(parts), f"{counted(len(parts), 'set')} side by side", make,
-        features_record, lambda: {"rows": len(plan.manifest.entries)}, always=True,
+        "extract", name, out, tuple(parts.values()), size, make, features_record,
+        lambda: {"rows": len(plan.manifest.entries)}, always=True,
     )  # fmt: skip
     return plan.add(step)
+
+
+def _row_shape(plan: Plan, recipe: str, out: Path) -> tuple[int, ...]:
+    """Return the shape of a row of features, which may not be extracted yet."""
+    given = given_set(plan, out)
+    return recipe_for(plan, recipe).shape if given is None else given.row_shape
 
 
 def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
@@ -164,9 +174,15 @@ def recipe_for(plan: Plan, name: str) -> AnyRecipe:
     given = plan.extract
     media = plan.manifest.media
     resolve = resolve_recipe if media == "images" else added("RECIPE", media)
-    recipe: AnyRecipe = resolve(
-        name, given.get("precision", "float32"), given.get("storage", "float32")
-    )
+    try:
+        recipe: AnyRecipe = resolve(
+            name, given.get("precision", "float32"), given.get("storage", "float32")
+        )
+    except UnknownName as error:
+        folder = plan.layout.features(name).parent
+        if near := nearest(name, [index.parent.name for index in folder.glob(f"*/{INDEX_FILE}")]):
+            raise UnknownName(f"{error}; the nearest set in {folder} is {near[0]}") from None
+        raise
     return recipe
 
 
@@ -174,7 +190,7 @@ def expected_images(plan: Plan, name: str) -> FeatureSpec:
     """Return the shape and recipe of image features that a step computes."""
     names = split_name(name)
     recipes = [recipe_for(plan, one) for one in (names.recipes if names else [name])]
-    shape = (sum(r.shape[0] for r in recipes),) if names else recipes[0].shape
+    shape = (*recipes[0].shape[:-1], sum(recipe.shape[-1] for recipe in recipes))
     return FeatureSpec(shape, recipes[0].to_json(), "", "")
 
 

@@ -5,7 +5,7 @@ contents and their scaling. `FeatureSet` opens it like any other set.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -140,6 +140,17 @@ def write_view(folder: str | Path, parts: Sequence[ViewPart], scaling: str) -> F
     return read_view(folder).index
 
 
+def require_same_cells(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise unless rows, by the name of their set, are vectors or grids with the same cells."""
+    (first, expected), *others = shapes.items()
+    for name, shape in others:
+        if shape[:-1] != expected[:-1] or not shape:
+            raise ShardError(
+                f"{name} has rows of shape {shape}, {first} of {expected}; expected vectors, or "
+                "grids with the same cells"
+            )
+
+
 def require_own_rows(folder: str | Path) -> None:
     """Raise if a folder is a view, where a set with its own rows is needed."""
     if is_view(folder):
@@ -261,16 +272,11 @@ def _require_fit(folder: Path, parts: Sequence[ViewPart]) -> None:
             f"found {', '.join(names) or 'nothing'}; expected at least two different feature sets"
         )
     here, first = folder.resolve().parent, parts[0].index.header
+    require_same_cells({str(part.folder): part.index.header.row_shape for part in parts})
     for part in parts:
-        shape = part.index.header.row_shape
         if part.folder.resolve().parent != here:
             raise ShardError(
                 f"{part.folder} is not in the parent folder of {folder}; move it there"
-            )
-        if shape[:-1] != first.row_shape[:-1] or not shape:
-            raise ShardError(
-                f"{part.folder} has rows of shape {shape}, {parts[0].folder} of {first.row_shape}; "
-                "expected vectors, or grids with the same cells"
             )
         if part.index.header.dataset != first.dataset:
             raise ShardError(
