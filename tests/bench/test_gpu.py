@@ -24,7 +24,8 @@ def test_workers_share_the_first_visible_card(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_all_parts_run_on_a_processor(tmp_path: Path) -> None:
+def test_the_measurements_run_on_a_processor(tmp_path: Path) -> None:
+    """All parts but `workers` and `tests`, which other tests of the suite run."""
     rng = np.random.default_rng(0)
     for number in range(8):
         pixels = rng.integers(0, 256, (120, 160, 3), np.uint8)
@@ -32,7 +33,8 @@ def test_all_parts_run_on_a_processor(tmp_path: Path) -> None:
     tiny = ["--recipes", "timm:test_resnet", "timm:test_vit", "--finetune", "timm:test_resnet"]
     small = ["--count", "4", "--batch-size", "2", "--seconds", "0.01", "--images", str(tmp_path)]
     small += ["--ranked", "30"]
-    command = [sys.executable, "-m", "bench.gpu", "all", "--device", "cpu", *tiny, *small]
+    parts = ["extract", "train", "rank", "caption"]
+    command = [sys.executable, "-m", "bench.gpu", *parts, "--device", "cpu", *tiny, *small]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     run = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
@@ -40,9 +42,7 @@ def test_all_parts_run_on_a_processor(tmp_path: Path) -> None:
     for recipe in ("timm:test_resnet", "timm:test_vit"):
         precisions = [line.split()[1] for line in lines if line.startswith(f"{recipe} ")]
         assert precisions == ["float32", "tf32", "bf16", "fp16"]
-    assert "content the same" in lines
     assert sum(line.startswith("two-branch head") for line in lines) == 2
     assert sum(line.startswith("fine-tuning") for line in lines) == 2
     assert "ranks the same on the 30 images" in lines
     assert sum(line.endswith(" sentences are the same") for line in lines) == 3
-    assert any(" passed" in line for line in lines)

@@ -26,6 +26,7 @@ from pipeline.images.recipes import Crop, resolve_recipe
 from pipeline.images.transforms import crop_offsets, cut_crops
 from pipeline.images.weights import load_weights, seeded_state
 from tests.allocator import return_memory
+from tests.images.networks.small import use_narrow_networks
 from tests.images.odd_files import photo
 
 
@@ -350,17 +351,10 @@ def seeded_free_vgg() -> nn.Module:
     return features
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        # Seconds, and 1.7 GB.
-        pytest.param("resnet152-grid", marks=pytest.mark.slow),
-        pytest.param("vgg19-fc7-10crop", marks=pytest.mark.slow),
-        "efficientnet-lite0-pool",
-    ],
-)
-def test_both_engines_agree_on_a_picture(name: str) -> None:
+@pytest.mark.parametrize("name", ["vgg19-fc7-10crop", "efficientnet-lite0-pool"])
+def test_both_engines_agree_on_a_picture(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten crops, shared and one by one: below 1e-6; a deep network gathers a little more."""
+    use_narrow_networks(monkeypatch)
     recipe = resolve_recipe(name)
     state = load_weights(recipe, "random:0").state
     canvas = np.asarray(photo(3, 256, 256).resize((recipe.resize.size,) * 2))
