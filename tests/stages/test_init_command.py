@@ -1,8 +1,5 @@
 """`pipeline init`: what it writes fits the commands, and nothing is overwritten."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,7 @@ import yaml
 from pipeline.experiments.layout import Layout
 from stages.params import load_params
 from stages.plan import experiment_of
-from tests.project import PROJECT, Call
+from tests.project import Call
 
 FILES = {"dvc.yaml", "params.yaml", ".gitignore", ".dvcignore"}
 OWN = ("--root", "images", "--captions", "captions.csv")
@@ -100,27 +97,3 @@ def test_ignored_files_keep_their_lines(folder: Path, pipeline: Call, before: st
         "*.pyc", ".work/", "data/search/",
     ]  # fmt: skip
     assert Path(".dvcignore").read_text() == ".work/\n"
-
-
-@pytest.mark.slow
-def test_dvc_runs_them_in_an_empty_repository(folder: Path) -> None:
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(PROJECT), "DVC_NO_ANALYTICS": "1",
-    }  # fmt: skip
-
-    def run(line: str) -> str:
-        ended = subprocess.run(line.split(), env=environment, capture_output=True, text=True)
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
-
-    for line in ("pipeline init", "git init", "dvc init", "dvc repro"):
-        run(line)
-    tables = Path("data/evaluations/scenes/kiros2014-linear")
-    assert {path.name for path in tables.iterdir()} == {
-        "provenance.json", "recall.csv", "recall.json",
-    }  # fmt: skip
-    assert "Data and pipelines are up to date." in run("dvc repro")
-    assert "rsum" in run("dvc metrics show")
-    assert Path("data/.work").exists()
-    assert ".work" not in run("git status --short --untracked-files=all")
