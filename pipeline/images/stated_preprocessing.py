@@ -1,4 +1,4 @@
-"""Preprocessing that a folder of weights states: its difference to the recipe that uses them."""
+"""Preprocessing that weights state, or do not state: its difference to the recipe's."""
 
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,12 @@ _FILTERS = {2: "bilinear", 3: "bicubic"}  # transformers has the numbers of Pill
 _WITHIN = 1e-3  # of published means and deviations, some of which are rounded
 
 
-def remark_on_preprocessing(folder: Path, recipe: Recipe) -> str:
-    """Return a line for the log if the weights were trained with another image; "" otherwise.
+def remark_on_preprocessing(weights: Path, recipe: Recipe) -> str:
+    """Return a line for the log unless a folder of weights states the preprocessing of the recipe.
 
     Compared are mean, deviation, size of the crop and interpolation, where the folder states them.
     """
-    stated = next((values for name in _FILES if (values := _stated(folder / name))), {})
+    stated = next((values for name in _FILES if (values := _stated(weights / name))), {})
     way = recipe.normalise
     scale = 255 / way.scale
     used = {
@@ -30,6 +30,12 @@ def remark_on_preprocessing(folder: Path, recipe: Recipe) -> str:
     }
     if way.channels == "BGR":
         used |= {name: used[name][::-1] for name in ("mean", "std")}  # type: ignore[index]
+    if not stated:
+        its = ", ".join(f"{name} {_text(value)}" for name, value in used.items())
+        return (
+            f"{weights} states no preprocessing; that of {recipe.name} is used: "
+            f"{recipe.resize.rule} {recipe.resize.size}, {its}"
+        )
     both = {name: (stated[name], value) for name, value in used.items() if name in stated}
     unlike = [
         f"{name} {_text(theirs)}, not {_text(ours)}"
@@ -39,7 +45,7 @@ def remark_on_preprocessing(folder: Path, recipe: Recipe) -> str:
     if not unlike:
         return ""
     return (
-        f"{folder} states other preprocessing than {recipe.name} has: {'; '.join(unlike)}; "
+        f"{weights} states other preprocessing than {recipe.name} has: {'; '.join(unlike)}; "
         "the recipe is used"
     )
 

@@ -69,9 +69,10 @@ def load_weights(
         )
     taps = recipe, *also
     loaded = load_backbone_weights(backbone, taps, recipe.weights, shape, source, prefix)
-    if Path(source).is_dir() and (remark := remark_on_preprocessing(Path(source), recipe)):
-        return replace(loaded, remark="; ".join(filter(None, (loaded.remark, remark))))
-    return loaded
+    if not loaded.name.startswith("file:"):
+        return loaded
+    remarks = (loaded.remark, remark_on_preprocessing(Path(source), recipe))
+    return replace(loaded, remark="; ".join(filter(None, remarks)))
 
 
 def write_weights(path: Path, weights: Weights) -> None:

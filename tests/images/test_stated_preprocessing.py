@@ -18,6 +18,7 @@ from tests.project import Recorder
 
 NAME = "timm:test_resnet-pool"  # bilinear crops of 160 pixels, mean and deviation 0.5
 HALF = [0.5, 0.5, 0.5]
+NONE = ("states no preprocessing", "shorter-side", "crop 160", "std 0.5 0.5 0.5")
 
 
 @pytest.mark.parametrize(
@@ -36,10 +37,10 @@ HALF = [0.5, 0.5, 0.5]
             {"image_std": [0.2] * 3, "resample": 3, "crop_size": {"height": 224, "width": 224}},
             ("std 0.2 0.2 0.2, not 0.5 0.5 0.5", "crop 224, not 160", "interpolation bicubic"),
         ),
-        ("config.json", {"hidden_size": 9}, ()),
-        ("config.json", [1], ()),
-        ("config.json", {"pretrained_cfg": {"mean": 3, "std": ["x"]}}, ()),
-        ("preprocessor_config.json", {"resample": [2], "size": {"shortest_edge": 9}}, ()),
+        ("config.json", {"hidden_size": 9}, NONE),
+        ("config.json", [1], NONE),
+        ("config.json", {"pretrained_cfg": {"mean": 3, "std": ["x"]}}, NONE),
+        ("preprocessor_config.json", {"resample": [2], "size": {"shortest_edge": 9}}, NONE),
     ],
 )
 def test_what_is_unlike_is_named(
