@@ -50,12 +50,9 @@ python docs/tools/claims.py data/claims/flickr8k
   true null in 12 to 55 of 100 cases before the correction, and one of three trainings against one
   in 9 to 36 ([The test](../evaluation.md#the-test)).
 - †: undecided, and the interval ends short of the paper's gain.
-- Two of Dong's claims have three trainings of each side on another processor (Zen 3), too, with p
-  corrected for these two: i→t R@1 over word counts +1.9 (-0.7 to +4.5, p 0.16), over word2vec +11.9
-  (+9.1 to +14.7, p below 0.001).
-- Wang's six networks on HGLMM have 20 of 45 epochs if linear (`pipeline train --max-epochs 20`;
-  the best is before the 18th), else 30. The nonlinear one with one direction still rises by 0.6 to
-  0.9 rsum an epoch then, the others by at most 0.3.
+- Wang's networks have 20 of 45 epochs (`pipeline train --max-epochs 20`) if they are linear or on
+  mean vectors, with the best before the 19th, else 30. The nonlinear one with one direction still
+  rises by 0.6 to 0.9 rsum an epoch then, the others by at most 0.4.
 - *Last time*: other trainings, mostly on the same processor.
 """
 
