@@ -25,7 +25,7 @@ RESAMPLES = 10_000
 
 # Fewer differences have the same sign by chance in more than 5 of 100 comparisons.
 _FEWEST_DIFFERING = 6
-_COUNTS = 1 << 22  # image counts held at once
+_COUNTS = 1 << 18  # image counts held at once: 2 MB, in a core's cache
 Doubles = npt.NDArray[np.float64]
 
 
@@ -189,11 +189,10 @@ def margins(
     if len(sizes) > 1:
         numbers = " and ".join(str(list(size)) for size in sorted(sizes))
         raise ValueError(f"the trainings have {numbers} images; expected the same")
-    # With the same seed the draws depend only on the numbers of images: both systems are measured
-    # on the same draws, so that an image that is hard for both does not widen the interval.
-    ours, theirs = (
-        np.column_stack([_drawn(of, resamples, seed) for of in side]) for side in (first, second)
-    )
+    # Both systems are measured on the same draws, so that an image that is hard for both does not
+    # widen the interval.
+    figures = _drawn([*first, *second], resamples, seed)
+    ours, theirs = np.split(figures, [len(first)], axis=1)
     # As many trainings, drawn with replacement: the variance between seeds widens the interval.
     rng = np.random.default_rng([seed, 1])
     draws = _mean_of_draws(ours, rng) - _mean_of_draws(theirs, rng)
@@ -202,14 +201,15 @@ def margins(
     return draws[np.isfinite(draws)]
 
 
-def _drawn(training: Training, resamples: int, seed: int) -> Doubles:
-    """Return (resamples,): the figure in each draw."""
+def _drawn(trainings: Sequence[Training], resamples: int, seed: int) -> Doubles:
+    """Return (resamples, trainings): the figure of each training in the same draws."""
     rng = np.random.default_rng(seed)
-    parts = [
-        np.concatenate([part.figures(t) for t in _times(part.each.shape[1], resamples, rng)])
-        for part in training
-    ]
-    means: Doubles = np.mean(parts, axis=0)
+    figures = []
+    for of_gallery in zip(*trainings, strict=True):
+        times = _times(of_gallery[0].each.shape[1], resamples, rng)
+        rows = [np.column_stack([part.figures(t) for part in of_gallery]) for t in times]
+        figures.append(np.concatenate(rows))
+    means: Doubles = np.mean(figures, axis=0)
     return means
 
 
