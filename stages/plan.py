@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from pipeline.experiments.steps.kinds import kind_of
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, on_features, resolve_experiment
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.presets import PRESETS
@@ -79,14 +78,12 @@ def require_experiments(params: Params, names: Iterable[str], others: Iterable[s
     """Raise UnknownName unless each is an experiment of the file, a published system or other."""
     all_names = [*params.experiments, *PRESETS, *others]
     for name in names:
-        base = name.partition("@")[0]
-        if not {name, base} & {*all_names}:
-            if base in ENSEMBLES or kind_of(base) is not None:
-                raise UnknownName(f"{base!r} is trained by `pipeline run {name}` alone")
+        if not {name, name.partition("@")[0]} & {*all_names}:
             where = f"{PARAMS_FILE} has no" if params.experiments else "there is no"
+            only_run = "" if others else "; language models and ensembles: `pipeline run`"
             raise UnknownName(
                 f"{where} experiment {name!r}, and no published system has this name; "
-                f"{did_you_mean(name, all_names, 'pipeline list experiments')}"
+                f"{did_you_mean(name, all_names, 'pipeline list experiments')}{only_run}"
             )
 
 

@@ -216,7 +216,7 @@ def test_what_cannot_be_used_is_known_before_work_starts(
     [
         (("run",), f"{CCA}@photos-pol", "the nearest set in data/features/scenes is photos-pool"),
         (("run",), f"xu2015-soft-attention@{LITE[:-4]}grid+{LITE}", "grids with the same cells"),
-        (("train", "--experiment"), "xu2015-soft-attention", "`pipeline run xu2015-soft-att"),
+        (("train", "--experiment"), "xu2015-soft-attention", "language models and ensembles: `pi"),
     ],
 )
 def test_a_name_that_cannot_be_used_is_known_before_work_starts(
