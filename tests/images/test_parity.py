@@ -300,8 +300,8 @@ def test_convolutions_of_vgg16(
     size: str, photos: list[Image.Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last convolution is the 13th, as 13 named convolutions and four poolings of torch say."""
-    layers = (2, 4, "M", 6, 8, "M", 10, 12, 14, "M", 16, 18, 20, "M", 22, 24, 26, "M")
-    thin = replace(BACKBONES["vgg16"], build=partial(narrow_vgg, layers))
+    thin_layers = (2, 4, "M", 6, 8, "M", 10, 12, 14, "M", 16, 18, 20, "M", 22, 24, 26, "M")
+    thin = replace(BACKBONES["vgg16"], build=partial(narrow_vgg, thin_layers))
     monkeypatch.setitem(BACKBONES, "vgg16", thin)
     recipes = [resolve_recipe(f"vgg16-caffe-conv5-{tap}{size}") for tap in ("grid", "pool")]
     recipes = [replace(recipe, shape=(*recipe.shape[:-1], 26)) for recipe in recipes]
