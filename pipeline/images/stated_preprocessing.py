@@ -1,4 +1,4 @@
-"""Preprocessing that weights state, or do not state: its difference to the recipe's."""
+"""The preprocessing that a folder of weights states, compared with that of the recipe."""
 
 from pathlib import Path
 from typing import Any

@@ -25,7 +25,7 @@ def test_workers_share_the_first_visible_card(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.slow
 def test_the_measurements_run_on_a_processor(tmp_path: Path) -> None:
-    """All parts but `workers` and `tests`, which other tests of the suite run."""
+    """All parts but `workers` and `tests`, whose work other tests of the suite do."""
     rng = np.random.default_rng(0)
     for number in range(8):
         pixels = rng.integers(0, 256, (120, 160, 3), np.uint8)

@@ -228,6 +228,19 @@ def test_a_name_that_cannot_be_used_is_known_before_work_starts(
     assert {path.name for path in Path("data").iterdir()} == {"features", "scenes"}
 
 
+def test_concatenated_features_fit_by_their_whole_shape(
+    image_ids: list[str], caption_ids: list[str], pipeline: Call
+) -> None:
+    write("data/features/scenes/mine", image_ids)
+    write("data/text/scenes/words", caption_ids)
+    for parts in (f"{LITE}+mine", f"mine+{LITE}"):
+        planned = pipeline("run", f"{CCA}@{parts}@@words", *DATASET, "--dry-run")
+        assert (planned.status, f"train {CCA}@{parts}" in planned.stderr) == (0, True)
+    grids = f"{LITE[:-4]}grid+resnet50-caffe-grid"
+    refused = pipeline("run", f"scan-t2i-avg@{grids}@@words", *DATASET)
+    assert "reads captions word by word" in refused.stderr  # not: needs a grid of images
+
+
 def test_of_several_experiments_those_that_fit_are_made(
     image_ids: list[str], pipeline: Call
 ) -> None:

@@ -1,6 +1,7 @@
 """Steps that compute image, clip and caption features, and word vectors."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -78,7 +79,7 @@ def add_features(plan: Plan, name: str) -> Path:
 
 def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Path:
     parts = {recipe: add_features(plan, recipe) for recipe in names.recipes}
-    require_same_cells({recipe: _row_shape(plan, recipe, part) for recipe, part in parts.items()})
+    require_same_cells({recipe: _part(plan, recipe).shape for recipe in parts})
 
     def make(monitor: Monitor) -> object:
         return write_view(out, [FeatureSet(part) for part in parts.values()], names.scaling)
@@ -89,12 +90,6 @@ def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Pa
         lambda: {"rows": len(plan.manifest.entries)}, always=True,
     )  # fmt: skip
     return plan.add(step)
-
-
-def _row_shape(plan: Plan, recipe: str, out: Path) -> tuple[int, ...]:
-    """Return the shape of a row of features, which may not be extracted yet."""
-    given = given_set(plan, out)
-    return recipe_for(plan, recipe).shape if given is None else given.row_shape
 
 
 def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
@@ -187,11 +182,18 @@ def recipe_for(plan: Plan, name: str) -> AnyRecipe:
 
 
 def expected_images(plan: Plan, name: str) -> FeatureSpec:
-    """Return the shape and recipe of image features that a step computes."""
+    """Return the shape and recipe of image features that a step computes or concatenates."""
     names = split_name(name)
-    recipes = [recipe_for(plan, one) for one in (names.recipes if names else [name])]
-    shape = (*recipes[0].shape[:-1], sum(recipe.shape[-1] for recipe in recipes))
-    return FeatureSpec(shape, recipes[0].to_json(), "", "")
+    parts = [_part(plan, one) for one in (names.recipes if names else [name])]
+    return replace(parts[0], shape=(*parts[0].shape[:-1], sum(part.shape[-1] for part in parts)))
+
+
+def _part(plan: Plan, name: str) -> FeatureSpec:
+    """Return the shape and recipe of features of one name, made elsewhere or to be computed."""
+    if (given := given_set(plan, plan.layout.features(name))) is not None:
+        return FeatureSpec.of(given)
+    recipe = recipe_for(plan, name)
+    return FeatureSpec(recipe.shape, recipe.to_json(), "", "")
 
 
 def expected_captions(captions: CaptionFeatures) -> FeatureSpec:
